@@ -1,0 +1,2 @@
+//! The binary `prudence`.
+fn main() {}

@@ -1,0 +1,151 @@
+//! Environments: what an agent acts in, and what a rule may look at.
+//!
+//! The tour, in the order data flows: an [`Env`] describes itself by a [`Spec`] (boxes for observations and actions, the
+//! names of its signals, the horizon), is started by a seed and stepped by actions. Signals are for rules and people; a
+//! learner only ever sees observations, actions and rewards. [`conformance`] holds the promises every environment keeps.
+
+pub mod conformance;
+pub mod navigation;
+pub mod random;
+
+use serde_json::Value;
+
+/// A product of closed intervals; an unbounded side is infinite.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoxSpace {
+    /// Lower bounds, one a dimension.
+    pub low: Vec<f64>,
+    /// Upper bounds, one a dimension.
+    pub high: Vec<f64>,
+}
+
+impl BoxSpace {
+    /// The number of dimensions.
+    pub fn dim(&self) -> usize {
+        self.low.len()
+    }
+}
+
+/// What an environment is, fixed for its lifetime.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// The space observations lie in.
+    pub observation: BoxSpace,
+    /// The space actions are taken from; always bounded.
+    pub action: BoxSpace,
+    /// Names of the signals a rule may use, in the order [`Env::signals`] gives them.
+    pub signals: Vec<String>,
+    /// An episode is truncated after this many steps.
+    pub horizon: usize,
+}
+
+/// What one step gave, beside the observation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The reward of the step.
+    pub reward: f64,
+    /// The task itself ended: no value beyond this step.
+    pub terminated: bool,
+    /// The horizon was reached: the value goes on, the episode does not.
+    pub truncated: bool,
+}
+
+/// A drawing of the task's plane, for reports: the signals `x` and `y` name the position.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scene {
+    /// What the picture shows: left, right, bottom, top.
+    pub bounds: [f64; 4],
+    /// Marked areas.
+    pub zones: Vec<Zone>,
+    /// Where episodes start and where they should go, where there is such a place.
+    pub marks: Vec<(String, [f64; 2])>,
+}
+
+/// A marked area of a [`Scene`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Zone {
+    /// Left, right, bottom, top.
+    Rectangle([f64; 4]),
+    /// Centre and radius.
+    Disc([f64; 2], f64),
+}
+
+/// A simulator with a seeded start.
+///
+/// Observations are written into the caller's slice, so that stepping need not allocate. The same seed and the same
+/// actions give the same bits.
+pub trait Env: Send {
+    /// The fixed description.
+    fn spec(&self) -> &Spec;
+
+    /// Starts an episode: every draw of the episode follows from `seed`.
+    fn reset(&mut self, seed: u64, observation: &mut [f64]) -> Result<(), Error>;
+
+    /// Takes one step; `action` is in the environment's units and is clipped to the action space.
+    ///
+    /// An action of the wrong length, one that is not finite, and a step after the episode's end are errors.
+    fn step(&mut self, action: &[f64], observation: &mut [f64]) -> Result<Step, Error>;
+
+    /// The named signals, read on the state after the last step (after a reset: on the start state).
+    fn signals(&self) -> &[f64];
+
+    /// The state as people and scripts write it (see `prudence rollout --state`).
+    fn state(&self) -> Value;
+
+    /// Replaces the state by one that [`Env::state`] could have given; the episode's clock starts anew and later draws
+    /// stay those of the last reset.
+    fn set_state(&mut self, state: &Value, observation: &mut [f64]) -> Result<(), Error>;
+
+    /// Everything the next steps depend on, where the simulator can give it.
+    fn snapshot(&self) -> Option<Vec<u8>>;
+
+    /// Goes back to a snapshot of the same environment.
+    fn restore(&mut self, snapshot: &[u8], observation: &mut [f64]) -> Result<(), Error>;
+
+    /// The plane to draw paths in, for tasks that have one.
+    fn scene(&self) -> Option<Scene> {
+        None
+    }
+}
+
+/// What can go wrong with an environment.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An action or observation slice of the wrong length.
+    #[error("{what} has {given} numbers, expected {expected}")]
+    Length {
+        /// Which slice.
+        what: &'static str,
+        /// Its length.
+        given: usize,
+        /// The length it must have.
+        expected: usize,
+    },
+    /// A number that is not finite.
+    #[error("{what}[{index}] is {value}; it must be a finite number")]
+    NotFinite {
+        /// Which slice.
+        what: &'static str,
+        /// Where in it.
+        index: usize,
+        /// The number.
+        value: f64,
+    },
+    /// A step after the end of the episode or before the first reset.
+    #[error("the episode is over; reset before stepping on")]
+    Over,
+    /// A state that this environment cannot take.
+    #[error("state: {0}")]
+    State(String),
+    /// A setting out of range.
+    #[error("env.{key} = {value}: {expected}")]
+    Setting {
+        /// The key.
+        key: String,
+        /// The value given.
+        value: String,
+        /// What would be accepted.
+        expected: String,
+    },
+}
