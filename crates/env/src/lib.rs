@@ -2,12 +2,14 @@
 //!
 //! The tour, in the order data flows: an [`Env`] describes itself by a [`Spec`] (boxes for observations and actions, the
 //! names of its signals, the horizon), is started by a seed and stepped by actions. Signals are for rules and people; a
-//! learner only ever sees observations, actions and rewards. [`conformance`] holds the promises every environment keeps.
+//! learner only ever sees observations, actions and rewards. [`conformance`] holds the promises every environment keeps;
+//! [`EnvSettings`] is what a task file says of its environment.
 
 pub mod conformance;
 pub mod navigation;
 pub mod random;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A product of closed intervals; an unbounded side is infinite.
@@ -108,6 +110,23 @@ pub trait Env: Send {
     }
 }
 
+/// Which environment, and its settings: the `[env]` table of a task file.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum EnvSettings {
+    /// See [`navigation`].
+    Navigation(navigation::Settings),
+}
+
+impl EnvSettings {
+    /// Builds the environment, or says which setting is out of range.
+    pub fn build(&self) -> Result<Box<dyn Env>, Error> {
+        match self {
+            Self::Navigation(settings) => Ok(Box::new(navigation::Navigation::new(settings)?)),
+        }
+    }
+}
+
 /// What can go wrong with an environment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -148,4 +167,17 @@ pub enum Error {
         /// What would be accepted.
         expected: String,
     },
+}
+
+/// Refuses a slice of the wrong length.
+fn check_length(what: &'static str, slice: &[f64], expected: usize) -> Result<(), Error> {
+    if slice.len() == expected { Ok(()) } else { Err(Error::Length { what, given: slice.len(), expected }) }
+}
+
+/// Refuses a slice with a number that is not finite.
+fn check_finite(what: &'static str, slice: &[f64]) -> Result<(), Error> {
+    match slice.iter().position(|value| !value.is_finite()) {
+        Some(index) => Err(Error::NotFinite { what, index, value: slice[index] }),
+        None => Ok(()),
+    }
 }

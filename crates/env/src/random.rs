@@ -26,7 +26,5 @@ pub fn subseed(seed: u64, purpose: &str, index: u64) -> u64 {
 
 /// FNV-1a, 64 bits: purposes are few and short, and the hash must stay the same for ever.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

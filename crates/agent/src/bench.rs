@@ -1,0 +1,150 @@
+//! How fast an update is, and how fast it could be.
+
+use prudence_nn::kernels::{View, matmul};
+use prudence_nn::{Gru, Mlp};
+use prudence_env::random::stream;
+use serde::Serialize;
+
+use crate::clock::Stopwatch;
+use crate::safesac::{Batch, Dimensions, Learner};
+use crate::{AgentSettings, Algorithm};
+
+/// One line of `bench update`.
+#[derive(Clone, Debug, Serialize)]
+pub struct UpdateBench {
+    /// Always `update`.
+    pub bench: &'static str,
+    /// Which algorithm.
+    pub algo: Algorithm,
+    /// Units in both hidden layers.
+    pub hidden: usize,
+    /// Transitions.
+    pub batch: usize,
+    /// Agents.
+    pub population: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Agents' updates a second, all threads together.
+    pub per_second: f64,
+    /// The same if matrix products at this machine's measured peak were all there is.
+    pub floor_per_second: f64,
+}
+
+/// Observation, action and memory of the benchmark, as in the peers' scripts.
+const SIZES: (usize, usize, usize) = (17, 6, 64);
+
+/// Runs updates on random data for about `seconds` on each of `threads` threads.
+pub fn update(algo: Algorithm, hidden: usize, batch: usize, population: usize, threads: usize, seconds: f64) -> UpdateBench {
+    let (s, a, h) = SIZES;
+    let state = s + if algo.history() { h } else { 0 };
+    let d = Dimensions { state, action: a, population, safety: algo.constraint().is_some() };
+    let settings = AgentSettings { hidden: vec![hidden; 2], batch, ..AgentSettings::default() };
+    let one = |thread: u64| {
+        let mut rng = stream(0, "bench", thread);
+        let mut learner = Learner::<f32>::new(d, &settings, &mut rng);
+        let mut data = Batch::new(d, batch);
+        // The draw of the batch is part of an update, as it is in the peers' scripts.
+        let rows = 10_000;
+        let mut table = vec![0.0f32; rows * (2 * state + a + 2)];
+        table.iter_mut().for_each(|x| *x = rand_distr::Distribution::sample(&rand_distr::StandardNormal, &mut rng));
+        let width = 2 * state + a + 2;
+        let multiplier = vec![0.5; population];
+        let mut step = |rng: &mut _| {
+            for i in 0..population * batch {
+                let row = &table[rand::RngExt::random_range(rng, 0..rows) * width..][..width];
+                data.state[i * state..][..state].copy_from_slice(&row[..state]);
+                data.next_state[i * state..][..state].copy_from_slice(&row[state..2 * state]);
+                data.action[i * a..][..a].copy_from_slice(&row[2 * state..][..a]);
+                data.reward[i] = row[width - 2];
+                data.score[i] = -row[width - 1].abs();
+                data.goes_on[i] = 1.0;
+            }
+            data.draw_noise(rng);
+            learner.update(&data, &multiplier, 3e-4);
+        };
+        for _ in 0..10 {
+            step(&mut rng);
+        }
+        let watch = Stopwatch::start();
+        let mut n = 0;
+        while watch.seconds() < seconds {
+            step(&mut rng);
+            n += population;
+        }
+        (n as f64 / watch.seconds(), learner.multiply_adds())
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads as u64).map(|i| scope.spawn(move || one(i))).collect();
+        handles.into_iter().filter_map(|h| h.join().ok()).collect()
+    });
+    let work = results.first().map_or(1, |r| r.1);
+    UpdateBench {
+        bench: "update",
+        algo,
+        hidden,
+        batch,
+        population,
+        threads,
+        per_second: results.iter().map(|r| r.0).sum(),
+        floor_per_second: threads as f64 * peak_multiply_adds() / work as f64,
+    }
+}
+
+/// Multiply-adds a second of the matrix kernel at its best on this core.
+fn peak_multiply_adds() -> f64 {
+    let n = 384;
+    let (a, b) = (vec![1.0f32; n * n], vec![1.0f32; n * n]);
+    let mut out = vec![0.0f32; n * n];
+    let mut best = f64::INFINITY;
+    for _ in 0..30 {
+        let watch = Stopwatch::start();
+        matmul(&mut out, false, View::new(&a, n, n), View::new(&b, n, n));
+        best = best.min(watch.seconds());
+    }
+    (n * n * n) as f64 / best
+}
+
+/// One line of `bench act`: a policy step and a safety step at batch one.
+#[derive(Clone, Debug, Serialize)]
+pub struct ActBench {
+    /// Always `act`.
+    pub bench: &'static str,
+    /// Units in both hidden layers of the policy.
+    pub hidden: usize,
+    /// Steps a second.
+    pub per_second: f64,
+    /// Microseconds a step.
+    pub microseconds: f64,
+}
+
+/// Times acting: the policy's forward pass and one step of the safety model.
+pub fn act(hidden: usize, seconds: f64) -> ActBench {
+    let (s, a, h) = SIZES;
+    let mut rng = stream(0, "bench", 0);
+    let policy = Mlp::new(s + h, &[hidden; 2], 2 * a);
+    let mut weights = vec![0.0f32; policy.parameters()];
+    policy.init(&mut weights, &mut rng);
+    let gru = Gru { inputs: s + a, hidden: h - 1 };
+    let decoder = Mlp::new(s + a + h - 1, &[64, 64], 1);
+    let (mut gru_weights, mut decoder_weights) = (vec![0.0f32; gru.parameters()], vec![0.0f32; decoder.parameters()]);
+    gru.init(&mut gru_weights, &mut rng);
+    decoder.init(&mut decoder_weights, &mut rng);
+    let mut state = vec![0.1f32; s + h];
+    let mut head = vec![0.0f32; 2 * a];
+    let (mut scratch, mut gates, mut logit) = (Default::default(), Default::default(), [0.0f32]);
+    let mut row = vec![0.1f32; decoder.inputs()];
+    let watch = Stopwatch::start();
+    let mut n = 0u64;
+    while watch.seconds() < seconds {
+        for _ in 0..100 {
+            policy.forward_one(&weights, &state, &mut head, &mut scratch);
+            row[s..s + a].copy_from_slice(&head[..a]);
+            row[s + a..].copy_from_slice(&state[s..s + h - 1]);
+            decoder.forward_one(&decoder_weights, &row, &mut logit, &mut scratch);
+            gru.step(&gru_weights, &row[..s + a], &mut state[s..s + h - 1], &mut gates);
+        }
+        n += 100;
+    }
+    let per_second = n as f64 / watch.seconds();
+    ActBench { bench: "act", hidden, per_second, microseconds: 1e6 / per_second }
+}

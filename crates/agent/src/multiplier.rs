@@ -1,0 +1,66 @@
+//! The multiplier lambda: its own small object, moved by how far the constraint is kept or missed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::{Constraint, MultiplierSettings};
+
+/// lambda >= 0 and its optimiser: descent on the dual, `d L / d lambda = estimate - threshold`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Multiplier {
+    value: f64,
+    moments: [f64; 2],
+    moves: u64,
+    updates: u64,
+}
+
+/// What the constraint compares.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The left side.
+    pub estimate: f64,
+    /// The right side: log d, or d.
+    pub threshold: f64,
+}
+
+impl Multiplier {
+    /// At its start.
+    pub fn new(settings: &MultiplierSettings) -> Self {
+        let value = settings.fixed.unwrap_or(settings.initial);
+        Self { value, moments: [0.0; 2], moves: 0, updates: 0 }
+    }
+
+    /// lambda.
+    pub fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// Whether it stands at its upper limit: the constraint asks for more than the agent can do.
+    pub fn at_limit(&self, settings: &MultiplierSettings) -> bool {
+        settings.fixed.is_none() && self.value >= settings.max
+    }
+
+    /// The right side of the constraint, on the scale of whole trajectories: log d for the lower bound, d for the original.
+    pub fn threshold(constraint: Constraint, settings: &MultiplierSettings) -> f64 {
+        match constraint {
+            Constraint::LowerBound => settings.target.ln(),
+            Constraint::Original => settings.target,
+        }
+    }
+
+    /// One step of Adam: up while the constraint is missed, down while it is kept, never below 0 or above the limit.
+    pub fn update(&mut self, estimate: f64, threshold: f64, settings: &MultiplierSettings) {
+        self.updates += 1;
+        if settings.fixed.is_some() || self.updates <= settings.freeze || !estimate.is_finite() {
+            return;
+        }
+        let gradient = estimate - threshold;
+        let (beta1, beta2) = (0.9f64, 0.999f64);
+        self.moves += 1;
+        let t = self.moves as f64;
+        let [m, v] = &mut self.moments;
+        *m += (1.0 - beta1) * (gradient - *m);
+        *v += (1.0 - beta2) * (gradient * gradient - *v);
+        let (m, v) = (*m / (1.0 - beta1.powf(t)), *v / (1.0 - beta2.powf(t)));
+        self.value = (self.value - settings.learning_rate * m / (v.sqrt() + 1e-8)).clamp(0.0, settings.max);
+    }
+}

@@ -1,0 +1,105 @@
+//! What a training run says of itself: one record at a time, no clock in it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::evaluate::TestEpisode;
+
+/// One line of `metrics.jsonl`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Environment steps.
+    pub step: u64,
+    /// Training episodes.
+    pub episodes: u64,
+    /// Updates.
+    pub updates: u64,
+    /// Test episodes behind the next numbers.
+    pub test_episodes: u64,
+    /// Mean return of the test episodes.
+    pub return_mean: f64,
+    /// Share of the test episodes that kept the true rule: for people, never for the learner.
+    pub safe_share: f64,
+    /// Share of their steps at which the rule held.
+    pub steps_kept: f64,
+    /// Mean return of the training episodes since the last record.
+    pub training_return: f64,
+    /// lambda
+    pub multiplier: f64,
+    /// Left side of the constraint: E[sum log P] (lower bound) or E[P] (original).
+    pub constraint: Option<f64>,
+    /// Its right side: log d, or d.
+    pub threshold: Option<f64>,
+    /// Mean of the smaller reward critic at the policy's actions, last update.
+    pub q_reward: f64,
+    /// Mean of the smaller safety critic.
+    pub q_safety: f64,
+    /// Loss of the reward critics.
+    pub reward_critic_loss: f64,
+    /// Loss of the safety critics.
+    pub safety_critic_loss: f64,
+    /// Mean of -log pi.
+    pub entropy: f64,
+    /// alpha
+    pub temperature: f64,
+    /// The model's accuracy on these test episodes: the agent's own.
+    pub own_accuracy: Option<f64>,
+    /// The model's P(safe) for each test episode.
+    pub predicted: Vec<f32>,
+    /// And whether it was.
+    pub truth: Vec<bool>,
+}
+
+impl Record {
+    /// Fills in what the test episodes say.
+    pub fn tests(&mut self, tests: &[TestEpisode]) {
+        let n = tests.len() as f64;
+        let mean = |f: &dyn Fn(&TestEpisode) -> f64| tests.iter().map(f).sum::<f64>() / n;
+        self.test_episodes = tests.len() as u64;
+        self.return_mean = mean(&|t| t.total_reward);
+        self.safe_share = mean(&|t| f64::from(u8::from(t.safe)));
+        self.steps_kept = mean(&|t| t.steps_kept);
+        self.truth = tests.iter().map(|t| t.safe).collect();
+        self.predicted = tests.iter().filter_map(|t| t.log_prob().map(|l| l.exp() as f32)).collect();
+        self.own_accuracy = (!self.predicted.is_empty()).then(|| {
+            let right = self.predicted.iter().zip(&self.truth).filter(|(p, safe)| (**p >= 0.5) == **safe).count();
+            right as f64 / n
+        });
+    }
+
+    /// The scalars, named, for TensorBoard.
+    pub fn scalars(&self) -> Vec<(&'static str, f32)> {
+        let mut scalars = vec![
+            ("test/return", self.return_mean),
+            ("test/safe_share", self.safe_share),
+            ("test/steps_kept", self.steps_kept),
+            ("train/return", self.training_return),
+            ("multiplier/value", self.multiplier),
+            ("critic/q_reward", self.q_reward),
+            ("critic/q_safety", self.q_safety),
+            ("critic/reward_loss", self.reward_critic_loss),
+            ("critic/safety_loss", self.safety_critic_loss),
+            ("policy/entropy", self.entropy),
+            ("policy/temperature", self.temperature),
+        ];
+        let optional = [
+            ("multiplier/constraint", self.constraint),
+            ("multiplier/threshold", self.threshold),
+            ("safety/own_accuracy", self.own_accuracy),
+        ];
+        scalars.extend(optional.into_iter().filter_map(|(name, value)| value.map(|v| (name, v))));
+        scalars.into_iter().map(|(name, value)| (name, value as f32)).collect()
+    }
+}
+
+/// One line of `timing.jsonl`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Environment steps.
+    pub step: u64,
+    /// Seconds since this process began the run or went on with it.
+    pub seconds: f64,
+    /// Updates a second since the last record.
+    pub updates_per_second: f64,
+    /// Environment steps a second since the last record.
+    pub steps_per_second: f64,
+}

@@ -1,0 +1,50 @@
+//! What is wrong with a rule, and where.
+
+use std::fmt;
+use std::ops::Range;
+
+/// A rule that cannot be read: what is wrong, where, and what would be accepted.
+///
+/// Shown with an excerpt of the text and carets under the place.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub struct RuleError {
+    /// What is wrong and what would be accepted.
+    pub message: String,
+    /// The bytes of the text at fault; empty at the text's end.
+    pub span: Range<usize>,
+    /// The whole rule.
+    pub text: String,
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = self.span.start.min(self.text.len());
+        let before = self.text.get(..start).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = self.text.get(line_start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+        let column = before.get(line_start..).unwrap_or_default().chars().count();
+        let marked = self.text.get(self.span.clone()).and_then(|span| span.lines().next()).unwrap_or_default();
+        let carets = "^".repeat(marked.chars().count().max(1));
+        write!(f, "rule, column {}: {}\n  {line}\n  {:column$}{carets}", column + 1, self.message, "")
+    }
+}
+
+/// The name most like `given`, if one is alike enough to be meant.
+pub(super) fn nearest<'a>(given: &str, names: &[&'a str]) -> Option<&'a str> {
+    let distances = names.iter().map(|name| (edits(given, name), *name));
+    distances.min().filter(|(distance, name)| *distance <= 1 + name.len() / 4).map(|(_, name)| name)
+}
+
+/// How many letters must be added, dropped or changed to make one word the other.
+fn edits(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let changed = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

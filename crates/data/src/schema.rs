@@ -1,0 +1,82 @@
+//! What all episodes of a store have in common, and the check that an episode has it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Episode;
+
+/// More steps than any episode may have: a bound for what files may claim.
+const MAX_STEPS: usize = 1 << 24;
+const MAX_DIM: usize = 1 << 16;
+const MAX_SIGNALS: usize = 1024;
+
+/// The task and the shapes that all episodes of a store share.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schema {
+    /// The task's name.
+    pub task: String,
+    /// Numbers in an observation.
+    pub observation_dim: usize,
+    /// Numbers in an action.
+    pub action_dim: usize,
+    /// Names of the signals, in the order of [`Episode::signals`]; words of letters, digits and `_`.
+    pub signals: Vec<String>,
+}
+
+impl Schema {
+    /// Whether a store can have this schema.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for (what, dim) in [("observation_dim", self.observation_dim), ("action_dim", self.action_dim)] {
+            if !(1..=MAX_DIM).contains(&dim) {
+                return Err(format!("{what} = {dim}, expected 1 to {MAX_DIM}"));
+            }
+        }
+        if self.signals.len() > MAX_SIGNALS {
+            return Err(format!("{} signals, expected at most {MAX_SIGNALS}", self.signals.len()));
+        }
+        for (i, name) in self.signals.iter().enumerate() {
+            let word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            if !word || name.is_empty() || name.len() > 128 || name.starts_with(|c: char| c.is_ascii_digit()) {
+                return Err(format!("signal {name:?}: expected a word of at most 128 letters, digits and `_`"));
+            }
+            if self.signals[..i].contains(name) {
+                return Err(format!("signal {name:?} stands there twice"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a length can be an episode's.
+    pub(crate) fn check_steps(steps: usize) -> Result<(), String> {
+        if (1..=MAX_STEPS).contains(&steps) { Ok(()) } else { Err(format!("{steps} steps, expected 1 to {MAX_STEPS}")) }
+    }
+
+    /// Whether an episode has the shapes of this schema, with `signals` of them, and finite numbers only.
+    pub(crate) fn check_episode(&self, episode: &Episode, signals: usize) -> Result<(), String> {
+        let steps = episode.len();
+        Schema::check_steps(steps)?;
+        let shapes = [
+            ("observations", episode.observations.len(), steps + 1, self.observation_dim),
+            ("actions", episode.actions.len(), steps, self.action_dim),
+            ("signals", episode.signals.len(), steps, signals),
+        ];
+        for (what, given, rows, dim) in shapes {
+            if given != rows * dim {
+                return Err(format!("{what} has {given} numbers, expected {rows} x {dim} for {steps} steps"));
+            }
+        }
+        finite("observations", &episode.observations, self.observation_dim)?;
+        finite("actions", &episode.actions, self.action_dim)?;
+        finite("rewards", &episode.rewards, 1)?;
+        finite("signals", &episode.signals, signals)
+    }
+}
+
+fn finite<T: Copy + Into<f64>>(what: &str, numbers: &[T], dim: usize) -> Result<(), String> {
+    match numbers.iter().position(|number| !(*number).into().is_finite()) {
+        None => Ok(()),
+        Some(at) => {
+            Err(format!("{what}[{}][{}] is {}, expected a finite number", at / dim, at % dim, numbers[at].into()))
+        }
+    }
+}

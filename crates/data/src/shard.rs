@@ -1,0 +1,245 @@
+//! One shard of the store: whole episodes as a Parquet file that pandas, polars and DuckDB read.
+//!
+//! One row a step, then one row that holds only the final observation: its action, reward and signals are null. A row
+//! group holds whole episodes, so a few of them can be read without the rest. What is read is checked against the index
+//! and the schema: a shard may come from a stranger.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::builder::NullBufferBuilder;
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::{Float32Type, Float64Type, UInt32Type, UInt64Type};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Float64Array, RecordBatch, UInt32Array,
+    UInt64Array,
+};
+use arrow_schema::{DataType, Field, FieldRef};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::{ArrowWriter, ProjectionMask};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+
+use crate::{Episode, Schema};
+
+/// A row group is closed before it would grow past this.
+const GROUP_ROWS: usize = 64 * 1024;
+/// Columns before those of the signals.
+const FIXED: usize = 6;
+
+/// The file's bytes; the episodes must fit the schema. Equal episodes give equal bytes.
+pub(crate) fn encode(schema: &Schema, first: u64, episodes: &[Episode]) -> Result<Vec<u8>, ParquetError> {
+    let columns = columns(schema);
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_max_row_group_row_count(None)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), columns.clone(), Some(properties))?;
+    let (mut start, mut rows) = (0, 0);
+    for (i, episode) in episodes.iter().enumerate() {
+        if i > start && rows + episode.len() + 1 > GROUP_ROWS {
+            writer.write(&batch(schema, &columns, first + start as u64, &episodes[start..i])?)?;
+            writer.flush()?;
+            (start, rows) = (i, 0);
+        }
+        rows += episode.len() + 1;
+    }
+    writer.write(&batch(schema, &columns, first + start as u64, &episodes[start..])?)?;
+    writer.into_inner()
+}
+
+/// The episodes at `wanted` (counted from the shard's first), with their signals or with none.
+///
+/// `first` and `steps` are what the index says of the shard; a file that says otherwise is refused.
+pub(crate) fn decode(
+    file: &File,
+    schema: &Schema,
+    first: u64,
+    steps: &[u32],
+    wanted: Range<usize>,
+    with_signals: bool,
+) -> Result<Vec<Episode>, Unreadable> {
+    let options = ArrowReaderOptions::new().with_schema(columns(schema));
+    let metadata = ArrowReaderMetadata::load(file, options)?;
+    let mut episodes = Vec::new();
+    let mut at = 0; // the episode that the next row group begins with
+    for (group, rows) in metadata.metadata().row_groups().iter().map(|group| group.num_rows()).enumerate() {
+        let mut held = 0;
+        let begin = at;
+        while held < rows && at < steps.len() {
+            held += i64::from(steps[at]) + 1;
+            at += 1;
+        }
+        if held != rows || held == 0 {
+            return Err(format!("row group {group} has {rows} rows, the index says {held}").into());
+        }
+        let (from, to) = (wanted.start.max(begin), wanted.end.min(at));
+        if from >= to {
+            continue;
+        }
+        let mask = match with_signals {
+            true => ProjectionMask::all(),
+            false => ProjectionMask::roots(metadata.parquet_schema(), 0..FIXED),
+        };
+        let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(file.try_clone()?, metadata.clone())
+            .with_row_groups(vec![group])
+            .with_projection(mask)
+            .with_batch_size(held as usize)
+            .build()?;
+        let mut batches = batches.into_iter();
+        let batch = batches.next().ok_or_else(|| format!("row group {group} is empty"))??;
+        if batch.num_rows() != held as usize {
+            return Err(format!("row group {group} ends after {} of {held} rows", batch.num_rows()).into());
+        }
+        let mut row = steps[begin..from].iter().map(|steps| *steps as usize + 1).sum();
+        for (i, steps) in (from..to).zip(&steps[from..to]) {
+            let id = first + i as u64;
+            let episode = episode(schema, &batch, id, row, *steps as usize, with_signals);
+            episodes.push(episode.map_err(|problem| format!("episode {id}: {problem}"))?);
+            row += *steps as usize + 1;
+        }
+    }
+    if at != steps.len() {
+        return Err(format!("holds {at} episodes, the index says {}", steps.len()).into());
+    }
+    Ok(episodes)
+}
+
+/// Why a shard cannot be decoded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreadable {
+    #[error("{0}")]
+    Parquet(#[from] ParquetError),
+    #[error("{0}")]
+    Arrow(#[from] arrow_schema::ArrowError),
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Content(String),
+}
+
+impl From<String> for Unreadable {
+    fn from(problem: String) -> Self {
+        Unreadable::Content(problem)
+    }
+}
+
+fn columns(schema: &Schema) -> arrow_schema::SchemaRef {
+    let list = |dim: usize| DataType::FixedSizeList(number(), dim as i32);
+    let mut fields = vec![
+        Field::new("episode", DataType::UInt64, false),
+        Field::new("t", DataType::UInt32, false),
+        Field::new("observation", list(schema.observation_dim), false),
+        Field::new("action", list(schema.action_dim), true),
+        Field::new("reward", DataType::Float32, true),
+        Field::new("terminated", DataType::Boolean, true),
+    ];
+    fields.extend(schema.signals.iter().map(|name| Field::new(format!("signal.{name}"), DataType::Float64, true)));
+    Arc::new(arrow_schema::Schema::new(fields))
+}
+
+fn number() -> FieldRef {
+    Arc::new(Field::new_list_field(DataType::Float32, false))
+}
+
+fn batch(
+    schema: &Schema,
+    columns: &arrow_schema::SchemaRef,
+    first: u64,
+    episodes: &[Episode],
+) -> Result<RecordBatch, ParquetError> {
+    let rows = episodes.iter().map(|episode| episode.len() + 1).sum();
+    let mut ids = Vec::with_capacity(rows);
+    let mut times = Vec::with_capacity(rows);
+    let mut observations = Vec::with_capacity(rows * schema.observation_dim);
+    let mut actions = Vec::with_capacity(rows * schema.action_dim);
+    let mut rewards = Vec::with_capacity(rows);
+    let mut terminated = Vec::with_capacity(rows);
+    let mut signals = vec![Vec::with_capacity(rows); schema.signals.len()];
+    let mut taken = NullBufferBuilder::new(rows); // null where no step was taken any more
+    for (id, episode) in (first..).zip(episodes) {
+        let steps = episode.len();
+        ids.extend(std::iter::repeat_n(id, steps + 1));
+        times.extend(0..=steps as u32);
+        observations.extend_from_slice(&episode.observations);
+        actions.extend_from_slice(&episode.actions);
+        actions.resize(actions.len() + schema.action_dim, 0.0);
+        rewards.extend_from_slice(&episode.rewards);
+        rewards.push(0.0);
+        terminated.extend((1..=steps + 1).map(|t| t == steps && episode.terminated));
+        for (s, column) in signals.iter_mut().enumerate() {
+            column.extend(episode.signals.iter().skip(s).step_by(schema.signals.len()));
+            column.push(0.0);
+        }
+        taken.append_n_non_nulls(steps);
+        taken.append_null();
+    }
+    let taken = taken.finish();
+    let list = |dim: usize, numbers: Vec<f32>, nulls| {
+        FixedSizeListArray::try_new(number(), dim as i32, Arc::new(Float32Array::from(numbers)), nulls)
+    };
+    let mut arrays: Vec<ArrayRef> = vec![
+        Arc::new(UInt64Array::from(ids)),
+        Arc::new(UInt32Array::from(times)),
+        Arc::new(list(schema.observation_dim, observations, None)?),
+        Arc::new(list(schema.action_dim, actions, taken.clone())?),
+        Arc::new(Float32Array::try_new(rewards.into(), taken.clone())?),
+        Arc::new(BooleanArray::new(terminated.into(), taken.clone())),
+    ];
+    for column in signals {
+        arrays.push(Arc::new(Float64Array::try_new(column.into(), taken.clone())?));
+    }
+    Ok(RecordBatch::try_new(columns.clone(), arrays)?)
+}
+
+/// The episode whose first row is `row`.
+fn episode(
+    schema: &Schema,
+    batch: &RecordBatch,
+    id: u64,
+    row: usize,
+    steps: usize,
+    with_signals: bool,
+) -> Result<Episode, String> {
+    let batch = batch.slice(row, steps + 1);
+    let [ids, times, observations, actions, rewards, terminated, signals @ ..] = batch.columns() else {
+        return Err("columns are missing".to_owned());
+    };
+    let typed = "a column has another type than the schema says";
+    let ids = ids.as_primitive_opt::<UInt64Type>().ok_or(typed)?;
+    let times = times.as_primitive_opt::<UInt32Type>().ok_or(typed)?;
+    if ids.values().iter().any(|i| *i != id) || times.values().iter().zip(0u32..).any(|(t, expected)| *t != expected) {
+        return Err("the columns `episode` and `t` do not count as the index does".to_owned());
+    }
+    for column in batch.columns().iter().skip(3) {
+        if column.null_count() != 1 || column.is_valid(steps) {
+            return Err("nulls, where only the row after the last step has them".to_owned());
+        }
+    }
+    let list = |column: &ArrayRef, rows: usize| {
+        let list = column.slice(0, rows);
+        let list = list.as_fixed_size_list_opt().ok_or(typed)?;
+        let numbers = list.values().as_primitive_opt::<Float32Type>().ok_or(typed)?;
+        if numbers.null_count() > 0 { Err("a null among the numbers") } else { Ok(numbers.values().to_vec()) }
+    };
+    let terminated = terminated.as_boolean_opt().ok_or(typed)?;
+    if (0..steps - 1).any(|t| terminated.value(t)) {
+        return Err("terminated before its last step".to_owned());
+    }
+    let mut episode = Episode {
+        observations: list(observations, steps + 1)?,
+        actions: list(actions, steps)?,
+        rewards: rewards.as_primitive_opt::<Float32Type>().ok_or(typed)?.values()[..steps].to_vec(),
+        signals: vec![0.0; steps * signals.len()],
+        terminated: terminated.value(steps - 1),
+    };
+    for (s, column) in signals.iter().enumerate() {
+        let column = column.as_primitive_opt::<Float64Type>().ok_or(typed)?.values();
+        episode.signals.iter_mut().skip(s).step_by(signals.len()).zip(column.iter()).for_each(|(to, from)| *to = *from);
+    }
+    schema.check_episode(&episode, if with_signals { schema.signals.len() } else { 0 })?;
+    Ok(episode)
+}

@@ -1,0 +1,136 @@
+//! Folders that someone else wrote, or a disk damaged: errors that say what to do, never a panic.
+
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use prudence_data::{Error, Store};
+
+use crate::{episode, schema};
+
+fn store(dir: &Path) {
+    let mut store = Store::create(dir, schema()).unwrap();
+    store.append(&[episode(30, 0), episode(20, 1)]).unwrap();
+}
+
+/// Replaces the shard, and the index's hash with it.
+fn forge(dir: &Path, shard: &[u8]) {
+    fs::write(dir.join("shard-00000.parquet"), shard).unwrap();
+    let line = fs::read_to_string(dir.join("index.jsonl")).unwrap();
+    let (head, _) = line.split_once("\"blake3\":").unwrap();
+    fs::write(dir.join("index.jsonl"), format!("{head}\"blake3\":\"{}\"}}\n", blake3::hash(shard))).unwrap();
+}
+
+#[test]
+fn a_missing_shard_is_an_error_with_a_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    store(dir.path());
+    fs::remove_file(dir.path().join("shard-00000.parquet")).unwrap();
+    let message = Store::open(dir.path()).unwrap_err().to_string();
+    assert!(message.contains("shard-00000.parquet: missing; restore the file from a copy"), "{message}");
+}
+
+#[test]
+fn a_shard_with_a_flipped_bit_is_an_error_with_a_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    store(dir.path());
+    let path = dir.path().join("shard-00000.parquet");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let message = Store::open(dir.path()).unwrap().read(1..2).unwrap_err().to_string();
+    assert!(message.contains("does not have the hash that the index says; restore"), "{message}");
+}
+
+#[test]
+fn garbage_and_foreign_parquet_shards_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    store(dir.path());
+    let good = fs::read(dir.path().join("shard-00000.parquet")).unwrap();
+    let mut other = tempfile::tempdir().unwrap().path().to_owned();
+    other.push("other");
+    let wider = prudence_data::Schema { observation_dim: 3, ..schema() };
+    let mut wide = episode(2, 0);
+    wide.observations.resize(9, 0.0);
+    Store::create(&other, wider).unwrap().append(&[wide]).unwrap();
+    let foreign = fs::read(other.join("shard-00000.parquet")).unwrap();
+    for shard in [
+        b"".as_slice(),
+        b"PAR1",
+        b"garbage that is long enough to have a footer PAR1",
+        &good[..good.len() / 2],
+        &foreign,
+    ] {
+        forge(dir.path(), shard);
+        assert!(matches!(Store::open(dir.path()).unwrap().read(0..2), Err(Error::Shard { .. })));
+    }
+    forge(dir.path(), &vec![0; 2 << 20]);
+    let message = Store::open(dir.path()).unwrap().read(0..2).unwrap_err().to_string();
+    assert!(message.contains("more than its episodes can take"), "{message}");
+}
+
+#[test]
+fn an_index_that_disagrees_with_its_shard_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    store(dir.path());
+    let index = dir.path().join("index.jsonl");
+    let line = fs::read_to_string(&index).unwrap();
+    for steps in ["[30]", "[20,30]", "[30,20,1]", "[29,21]", "[51]", "[4000000,4000000]"] {
+        fs::write(&index, line.replace("[30,20]", steps)).unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        assert!(matches!(store.read(0..store.len()), Err(Error::Shard { .. })), "{steps}");
+    }
+    let first = r#""first":0"#;
+    for (from, to, problem) in [
+        ("[30,20]", "[]", "line 1: no episodes"),
+        ("[30,20]", "[0]", "line 1: 0 steps"),
+        ("[30,20]", "[4000000000]", "line 1: 4000000000 steps"),
+        ("[30,20]", "[99999999999]", "line 1: invalid value"),
+        (first, r#""first":1"#, "line 1: first = 1, expected 0"),
+        ("shard-00000.parquet", "../../etc/passwd", "line 1: shard"),
+        (first, r#""first":0,"extra":1"#, "line 1: unknown field"),
+        ("{", "", "line 1:"),
+    ] {
+        fs::write(&index, line.replacen(from, to, 1)).unwrap();
+        let message = Store::open(dir.path()).unwrap_err().to_string();
+        assert!(message.contains(problem), "{message}");
+    }
+}
+
+#[test]
+fn a_manifest_of_another_format_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    store(dir.path());
+    let path = dir.path().join("store.json");
+    let text = fs::read_to_string(&path).unwrap();
+    for (from, to, problem) in [
+        ("\"format\": 1", "\"format\": 2", "format: 2; this version of prudence reads 1"),
+        ("\"observation_dim\": 2", "\"observation_dim\": 99999999", "observation_dim = 99999999"),
+        ("{", "[", "JSON"),
+    ] {
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let message = Store::open(dir.path()).unwrap_err().to_string();
+        assert!(message.contains(problem), "{message}");
+    }
+    fs::remove_file(&path).unwrap();
+    assert!(Store::open(dir.path()).unwrap_err().to_string().contains("store.json: cannot open"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn a_forged_shard_never_panics(places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+        let dir = tempfile::tempdir().unwrap();
+        store(dir.path());
+        let mut bytes = fs::read(dir.path().join("shard-00000.parquet")).unwrap();
+        for (place, byte) in places {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        forge(dir.path(), &bytes);
+        let store = Store::open(dir.path()).unwrap();
+        if let Ok(episodes) = store.read(0..2) {
+            prop_assert_eq!((episodes[0].len(), episodes[1].len()), (30, 20));
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! The promises every environment keeps, as one suite that its tests run.
+//!
+//! [`check`] drives fresh environments by random actions and returns the first broken promise in words. Comparisons are
+//! bit for bit, except where a state as people write it stands in for the simulator's own (see `state_round_trip`).
+
+use std::collections::HashSet;
+
+use rand::RngExt as _;
+use serde_json::{Value, json};
+
+use crate::{Env, Error, Step, random};
+
+/// What of an environment is random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chance {
+    /// Nothing: every seed gives the same episode.
+    Nothing,
+    /// Only the state an episode starts from.
+    Start,
+    /// The steps, and perhaps the start.
+    Steps,
+}
+
+/// Makes one more environment of the kind under test.
+pub type Make<'a> = &'a dyn Fn() -> Box<dyn Env>;
+
+/// Checks every promise; the error names the promise and what was seen instead.
+pub fn check(make: Make<'_>, chance: Chance) -> Result<(), String> {
+    let promises: [(&str, Promise); 14] = [
+        ("the spec is sound", spec_is_sound),
+        ("every row is within the spec", rows_within_spec),
+        ("episodes end marked, and are truncated exactly at the horizon", ends_are_marked),
+        ("the same seed and actions give the same bits", same_seed_same_bits),
+        ("seeds differ exactly where the environment is random", seeds_matter),
+        ("a reset forgets what was before", reset_forgets),
+        ("no step before a reset or after the end", over_is_over),
+        ("actions outside the box act as clipped", actions_are_clipped),
+        ("a bad call is an error and changes nothing", bad_calls_change_nothing),
+        ("a state can be set again", state_round_trip),
+        ("a state that is none is an error and changes nothing", bad_states_change_nothing),
+        ("a snapshot continues bit for bit", snapshot_continues),
+        ("a snapshot that is none is an error and changes nothing", bad_snapshots_change_nothing),
+        ("environments do not disturb each other", no_shared_state),
+    ];
+    for (promise, keep) in promises {
+        keep(make, chance).map_err(|seen| format!("{promise}: {seen}"))?;
+    }
+    Ok(())
+}
+
+type Outcome = Result<(), String>;
+type Promise = fn(Make<'_>, Chance) -> Outcome;
+
+/// Steps driven where a whole episode is not needed; tasks with long episodes stay quick to check.
+const SHORT: usize = 60;
+/// How closely a run goes on from a written state: engines keep solver caches that no written state holds.
+const TOLERANCE: f64 = 1e-6;
+
+/// All that can be seen of one step, as bits; the start has no reward.
+#[derive(Clone, Debug, PartialEq)]
+struct Row {
+    observation: Vec<u64>,
+    signals: Vec<u64>,
+    reward: u64,
+    terminated: bool,
+    truncated: bool,
+}
+
+impl Row {
+    fn ended(&self) -> bool {
+        self.terminated || self.truncated
+    }
+}
+
+/// An environment with its observation and the rows seen so far.
+struct Driver {
+    env: Box<dyn Env>,
+    observation: Vec<f64>,
+    rows: Vec<Row>,
+}
+
+impl Driver {
+    fn start(make: Make<'_>, seed: u64) -> Result<Self, String> {
+        let env = make();
+        let observation = vec![f64::NAN; env.spec().observation.dim()];
+        let mut driver = Self { env, observation, rows: Vec::new() };
+        driver.reset(seed)?;
+        Ok(driver)
+    }
+
+    fn reset(&mut self, seed: u64) -> Outcome {
+        self.env.reset(seed, &mut self.observation).map_err(|error| format!("reset({seed}) failed: {error}"))?;
+        self.rows.clear();
+        self.see(Step { reward: 0.0, terminated: false, truncated: false });
+        Ok(())
+    }
+
+    fn see(&mut self, step: Step) {
+        self.rows.push(Row {
+            observation: bits(&self.observation),
+            signals: bits(self.env.signals()),
+            reward: step.reward.to_bits(),
+            terminated: step.terminated,
+            truncated: step.truncated,
+        });
+    }
+
+    fn over(&self) -> bool {
+        self.rows.last().is_some_and(Row::ended)
+    }
+
+    /// Steps through the actions, or until the episode ends.
+    fn follow(&mut self, actions: &[Vec<f64>]) -> Outcome {
+        for action in actions {
+            if self.over() {
+                break;
+            }
+            let step = self
+                .env
+                .step(action, &mut self.observation)
+                .map_err(|error| format!("step {} with {action:?} failed: {error}", self.rows.len()))?;
+            self.see(step);
+        }
+        Ok(())
+    }
+
+    /// The snapshot, where there is one, and all that can be seen now.
+    fn everything(&self) -> (Option<Vec<u8>>, Value, Vec<u64>) {
+        (self.env.snapshot(), self.env.state(), bits(self.env.signals()))
+    }
+}
+
+fn bits(numbers: &[f64]) -> Vec<u64> {
+    numbers.iter().map(|number| number.to_bits()).collect()
+}
+
+fn numbers(bits: &[u64]) -> Vec<f64> {
+    bits.iter().map(|bits| f64::from_bits(*bits)).collect()
+}
+
+/// Uniform actions; `stretch` beyond 1 leaves the box.
+fn actions(env: &dyn Env, index: u64, count: usize, stretch: f64) -> Vec<Vec<f64>> {
+    let mut stream = random::stream(0, "conformance", index);
+    let space = &env.spec().action;
+    let mut draw = |low: f64, high: f64| (low + high) / 2.0 + stretch * (high - low) * (stream.random::<f64>() - 0.5);
+    (0..count).map(|_| space.low.iter().zip(&space.high).map(|(low, high)| draw(*low, *high)).collect()).collect()
+}
+
+/// The rows of one episode.
+fn episode(make: Make<'_>, seed: u64, actions: &[Vec<f64>]) -> Result<Vec<Row>, String> {
+    let mut driver = Driver::start(make, seed)?;
+    driver.follow(actions)?;
+    Ok(driver.rows)
+}
+
+fn same_rows(what: &str, expected: &[Row], seen: &[Row]) -> Outcome {
+    for (t, (expected, seen)) in expected.iter().zip(seen).enumerate() {
+        ensure(expected == seen, || format!("{what}: row {t} is {}, not {}", words(seen), words(expected)))?;
+    }
+    ensure(expected.len() == seen.len(), || format!("{what}: {} rows, not {}", seen.len(), expected.len()))
+}
+
+fn words(row: &Row) -> String {
+    let (observation, signals) = (numbers(&row.observation), numbers(&row.signals));
+    let reward = f64::from_bits(row.reward);
+    format!(
+        "(observation {observation:?}, signals {signals:?}, reward {reward}, {}, {})",
+        row.terminated, row.truncated
+    )
+}
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Outcome {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+fn spec_is_sound(make: Make<'_>, _: Chance) -> Outcome {
+    let env = make();
+    let spec = env.spec();
+    for (name, space) in [("observation", &spec.observation), ("action", &spec.action)] {
+        ensure(space.dim() > 0, || format!("the {name} space has no dimensions"))?;
+        ensure(space.low.len() == space.high.len(), || format!("the {name} bounds differ in length"))?;
+        let ordered = space.low.iter().zip(&space.high).all(|(low, high)| low < high);
+        ensure(ordered, || format!("an interval of the {name} space is empty: {space:?}"))?;
+    }
+    let bounded = spec.action.low.iter().chain(&spec.action.high).all(|bound| bound.is_finite());
+    ensure(bounded, || format!("the action space is not bounded: {:?}", spec.action))?;
+    ensure(spec.horizon > 0, || "the horizon is 0".into())?;
+    let names: HashSet<_> = spec.signals.iter().collect();
+    ensure(names.len() == spec.signals.len(), || format!("a signal's name comes twice in {:?}", spec.signals))?;
+    ensure(make().spec() == spec, || "two environments of one kind differ in their specs".into())?;
+    if let Some(scene) = env.scene() {
+        for name in ["x", "y"] {
+            ensure(spec.signals.iter().any(|signal| signal == name), || format!("a scene, but no signal {name}"))?;
+        }
+        let [left, right, bottom, top] = scene.bounds;
+        ensure(left < right && bottom < top, || format!("the scene's bounds are empty: {:?}", scene.bounds))?;
+    }
+    Ok(())
+}
+
+fn rows_within_spec(make: Make<'_>, _: Chance) -> Outcome {
+    let env = make();
+    let spec = env.spec();
+    for seed in 0..3 {
+        for (t, row) in episode(make, seed, &actions(&*env, seed, spec.horizon, 1.0))?.iter().enumerate() {
+            for (i, value) in numbers(&row.observation).into_iter().enumerate() {
+                let (low, high) = (spec.observation.low[i], spec.observation.high[i]);
+                let within = value.is_finite() && low <= value && value <= high;
+                ensure(within, || format!("observation[{i}] = {value} at row {t}, outside [{low}, {high}]"))?;
+            }
+            let (given, named) = (row.signals.len(), spec.signals.len());
+            ensure(given == named, || format!("{given} signals at row {t}, but {named} names"))?;
+            ensure(numbers(&row.signals).iter().all(|signal| signal.is_finite()), || {
+                format!("a signal at row {t} is not finite: {:?}", numbers(&row.signals))
+            })?;
+            let reward = f64::from_bits(row.reward);
+            ensure(reward.is_finite(), || format!("the reward at row {t} is {reward}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn ends_are_marked(make: Make<'_>, _: Chance) -> Outcome {
+    let env = make();
+    let horizon = env.spec().horizon;
+    let still: Vec<f64> =
+        env.spec().action.low.iter().zip(&env.spec().action.high).map(|(l, h)| (l + h) / 2.0).collect();
+    // Doing nothing reaches the horizon in some tasks where random actions fall over at once.
+    for actions in [actions(&*env, 0, horizon + 1, 1.0), vec![still; horizon + 1]] {
+        let rows = episode(make, 0, &actions)?;
+        let Some((last, before)) = rows.split_last() else { return Err("no rows".into()) };
+        let steps = before.len();
+        ensure(steps <= horizon, || format!("an episode went {steps} steps, past the horizon of {horizon}"))?;
+        ensure(last.ended(), || format!("the episode stopped at step {steps} without a mark"))?;
+        // `terminated` says that no value follows, `truncated` that it does.
+        ensure(!(last.terminated && last.truncated), || format!("step {steps} is both terminated and truncated"))?;
+        ensure(!last.truncated || steps == horizon, || format!("truncated at step {steps}, horizon {horizon}"))?;
+    }
+    Ok(())
+}
+
+fn same_seed_same_bits(make: Make<'_>, _: Chance) -> Outcome {
+    let env = make();
+    for seed in [0, 1, u64::MAX] {
+        let actions = actions(&*env, seed, env.spec().horizon, 1.0);
+        same_rows(&format!("seed {seed}"), &episode(make, seed, &actions)?, &episode(make, seed, &actions)?)?;
+    }
+    Ok(())
+}
+
+fn seeds_matter(make: Make<'_>, chance: Chance) -> Outcome {
+    let env = make();
+    let actions = actions(&*env, 0, SHORT, 1.0);
+    let (first, second) = (episode(make, 1, &actions)?, episode(make, 2, &actions)?);
+    match chance {
+        Chance::Nothing => same_rows("seeds 1 and 2", &first, &second),
+        Chance::Start => ensure(first[0] != second[0], || "seeds 1 and 2 start alike".into()),
+        Chance::Steps => ensure(first != second, || "seeds 1 and 2 give the same episode".into()),
+    }
+}
+
+fn reset_forgets(make: Make<'_>, _: Chance) -> Outcome {
+    let mut driver = Driver::start(make, 3)?;
+    let actions = actions(&*driver.env, 3, SHORT, 1.0);
+    driver.follow(&actions[..actions.len() / 4])?;
+    driver.reset(4)?;
+    driver.follow(&actions)?;
+    same_rows("after a reset amid an episode", &episode(make, 4, &actions)?, &driver.rows)
+}
+
+fn over_is_over(make: Make<'_>, _: Chance) -> Outcome {
+    let mut env = make();
+    let actions = actions(&*env, 5, env.spec().horizon, 1.0);
+    let mut observation = vec![0.0; env.spec().observation.dim()];
+    let early = env.step(&actions[0], &mut observation);
+    ensure(matches!(early, Err(Error::Over)), || format!("a step before the first reset gave {early:?}"))?;
+    let mut driver = Driver::start(make, 5)?;
+    driver.follow(&actions)?;
+    for _ in 0..2 {
+        let late = driver.env.step(&actions[0], &mut driver.observation);
+        ensure(matches!(late, Err(Error::Over)), || format!("a step after the end gave {late:?}"))?;
+    }
+    driver.reset(6)?;
+    driver.follow(&actions)?;
+    same_rows("after a step too many and a reset", &episode(make, 6, &actions)?, &driver.rows)
+}
+
+fn actions_are_clipped(make: Make<'_>, _: Chance) -> Outcome {
+    let env = make();
+    let space = &env.spec().action;
+    let wide = actions(&*env, 7, SHORT, 4.0);
+    let clip = |action: &Vec<f64>| -> Vec<f64> {
+        action.iter().enumerate().map(|(i, number)| number.clamp(space.low[i], space.high[i])).collect()
+    };
+    let clipped: Vec<_> = wide.iter().map(clip).collect();
+    same_rows("actions up to four times too large", &episode(make, 7, &clipped)?, &episode(make, 7, &wide)?)
+}
+
+fn bad_calls_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
+    let mut driver = Driver::start(make, 8)?;
+    let actions = actions(&*driver.env, 8, SHORT, 1.0);
+    let undisturbed = episode(make, 8, &actions)?;
+    let (good, size) = (&actions[0], driver.observation.len());
+    for i in 0..4 {
+        if driver.over() {
+            break;
+        }
+        for (what, bad) in [("longer", [good.as_slice(), &[0.0]].concat()), ("shorter", good[1..].to_vec())] {
+            let given = driver.env.step(&bad, &mut driver.observation);
+            ensure(matches!(given, Err(Error::Length { .. })), || format!("a {what} action gave {given:?}"))?;
+        }
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let mut bad = good.clone();
+            bad[good.len() - 1] = value;
+            let given = driver.env.step(&bad, &mut driver.observation);
+            ensure(matches!(given, Err(Error::NotFinite { .. })), || format!("an action of {value} gave {given:?}"))?;
+        }
+        let mut bad = vec![0.0; size + 1];
+        let state = driver.env.state();
+        let given = [
+            driver.env.step(good, &mut bad).err(),
+            driver.env.reset(0, &mut bad).err(),
+            driver.env.set_state(&state, &mut bad).err(),
+        ];
+        let refused = given.iter().all(|error| matches!(error, Some(Error::Length { .. })));
+        ensure(refused, || format!("step, reset, set_state with a longer observation gave {given:?}"))?;
+        driver.follow(&actions[i..i + 1])?;
+    }
+    driver.follow(&actions[4..])?;
+    same_rows("between bad calls", &undisturbed, &driver.rows)
+}
+
+fn state_round_trip(make: Make<'_>, chance: Chance) -> Outcome {
+    let mut driver = Driver::start(make, 9)?;
+    let actions = actions(&*driver.env, 9, SHORT, 1.0);
+    driver.follow(&actions[..3])?;
+    let state = driver.env.state();
+    let [mut first, mut second] = [Driver::start(make, 10)?, Driver::start(make, 10)?];
+    for set in [&mut first, &mut second] {
+        set.env.set_state(&state, &mut set.observation).map_err(|error| format!("{state} was refused: {error}"))?;
+        let back = set.env.state();
+        ensure(back == state, || format!("{state} came back as {back}"))?;
+        ensure(close(&set.observation, &driver.observation), || {
+            format!("the observation is {:?} after setting {state}, not {:?}", set.observation, driver.observation)
+        })?;
+        set.follow(&actions[3..])?;
+    }
+    same_rows("the same state, seed and actions", &first.rows, &second.rows)?;
+    if chance == Chance::Steps {
+        return Ok(());
+    }
+    // The set episode's clock starts anew: it may go on longer, never shorter.
+    let (from, few) = (driver.rows.len(), 5);
+    driver.follow(&actions[3..3 + few])?;
+    for (t, (expected, seen)) in driver.rows[from..].iter().zip(&first.rows[1..]).enumerate() {
+        let (expected, seen) = (numbers(&expected.observation), numbers(&seen.observation));
+        ensure(close(&expected, &seen), || format!("{t} steps on: observation {seen:?}, not {expected:?}"))?;
+    }
+    Ok(())
+}
+
+fn close(a: &[f64], b: &[f64]) -> bool {
+    a.iter().zip(b).all(|(a, b)| (a - b).abs() <= TOLERANCE * (1.0 + a.abs()))
+}
+
+/// Values that are no state, among them near misses of a true one.
+fn no_states(state: &Value) -> Vec<Value> {
+    let mut none = vec![json!(null), json!(3), json!("x"), json!([]), json!({}), json!({ "no such key": 1 })];
+    if let Value::Object(map) = state {
+        let with = |key: &str, value: Value| {
+            let mut near = map.clone();
+            near.insert(key.into(), value);
+            Value::Object(near)
+        };
+        none.push(with("no such key", json!(1)));
+        for key in map.keys() {
+            let mut less = map.clone();
+            less.remove(key);
+            none.push(Value::Object(less));
+            none.extend([json!(null), json!("x"), json!({})].map(|value| with(key, value)));
+        }
+    }
+    none
+}
+
+fn bad_states_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
+    let mut driver = Driver::start(make, 11)?;
+    let actions = actions(&*driver.env, 11, SHORT, 1.0);
+    driver.follow(&actions[..2])?;
+    let before = driver.everything();
+    for none in no_states(&driver.env.state()) {
+        let given = driver.env.set_state(&none, &mut driver.observation);
+        ensure(matches!(given, Err(Error::State(_))), || format!("{none} gave {given:?}"))?;
+        ensure(driver.everything() == before, || format!("{none} was refused, but the environment changed"))?;
+    }
+    driver.follow(&actions[2..])?;
+    same_rows("after bad states", &episode(make, 11, &actions)?, &driver.rows)
+}
+
+fn snapshot_continues(make: Make<'_>, _: Chance) -> Outcome {
+    let mut driver = Driver::start(make, 12)?;
+    let actions = actions(&*driver.env, 12, SHORT, 1.0);
+    let whole = episode(make, 12, &actions)?;
+    for t in 0..whole.len() {
+        let Some(snapshot) = driver.env.snapshot() else { return Ok(()) };
+        let mut other = Driver::start(make, 13)?;
+        other.follow(&actions[..1])?;
+        other.env.restore(&snapshot, &mut other.observation).map_err(|error| format!("at step {t}: {error}"))?;
+        ensure(bits(&other.observation) == whole[t].observation, || format!("another observation at step {t}"))?;
+        ensure(bits(other.env.signals()) == whole[t].signals, || format!("other signals at step {t}"))?;
+        ensure(other.env.snapshot().as_ref() == Some(&snapshot), || format!("another snapshot at step {t}"))?;
+        other.rows = vec![whole[t].clone()];
+        other.follow(&actions[t..])?;
+        same_rows(&format!("restored at step {t}"), &whole[t..], &other.rows)?;
+        if other.over() {
+            let late = other.env.step(&actions[0], &mut other.observation);
+            ensure(matches!(late, Err(Error::Over)), || format!("a step after a restored end gave {late:?}"))?;
+        }
+        driver.follow(&actions[t..(t + 1).min(actions.len())])?;
+    }
+    same_rows("with snapshots taken", &whole, &driver.rows)
+}
+
+fn bad_snapshots_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
+    let mut driver = Driver::start(make, 14)?;
+    let actions = actions(&*driver.env, 14, SHORT, 1.0);
+    driver.follow(&actions[..2])?;
+    let Some(snapshot) = driver.env.snapshot() else { return Ok(()) };
+    let before = driver.everything();
+    let longer = [snapshot.as_slice(), &[0]].concat();
+    for bad in [&[], &snapshot[..snapshot.len() - 1], &longer] {
+        let given = driver.env.restore(bad, &mut driver.observation);
+        ensure(given.is_err(), || format!("{} bytes instead of {} were taken", bad.len(), snapshot.len()))?;
+        ensure(driver.everything() == before, || "refused, but the environment changed".into())?;
+    }
+    driver.follow(&actions[2..])?;
+    same_rows("after bad snapshots", &episode(make, 14, &actions)?, &driver.rows)
+}
+
+fn no_shared_state(make: Make<'_>, _: Chance) -> Outcome {
+    let [mut left, mut right] = [Driver::start(make, 15)?, Driver::start(make, 16)?];
+    let [for_left, for_right] = [15, 16].map(|index| actions(&*left.env, index, SHORT, 1.0));
+    for t in 0..SHORT {
+        left.follow(&for_left[t..t + 1])?;
+        right.follow(&for_right[t..t + 1])?;
+    }
+    same_rows("the one of two", &episode(make, 15, &for_left)?, &left.rows)?;
+    same_rows("the other of two", &episode(make, 16, &for_right)?, &right.rows)
+}

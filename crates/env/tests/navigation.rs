@@ -1,0 +1,251 @@
+//! Navigation: dynamics, zones, reward, walls, settings, state.
+
+use prudence_env::conformance::{self, Chance};
+use prudence_env::navigation::{DISC_CENTRE, DISC_RADIUS, GOAL, Navigation, START, Settings, distance, in_danger};
+use prudence_env::{Env, EnvSettings, Error, Zone};
+use serde_json::json;
+
+fn build(noise: bool, horizon: usize) -> Navigation {
+    Navigation::new(&Settings { noise, horizon }).unwrap()
+}
+
+fn still_at(x: f64, y: f64) -> Navigation {
+    let mut env = build(false, 20);
+    let mut observation = [0.0; 2];
+    env.reset(0, &mut observation).unwrap();
+    env.set_state(&json!({ "location___x": x, "location___y": y }), &mut observation).unwrap();
+    env
+}
+
+#[test]
+fn keeps_every_promise() {
+    for horizon in [1, 2, 20, 300] {
+        conformance::check(&|| Box::new(build(true, horizon)), Chance::Steps).unwrap();
+        conformance::check(&|| Box::new(build(false, horizon)), Chance::Nothing).unwrap();
+    }
+}
+
+/// The generator hands words out in blocks: a snapshot must be right anywhere in a block.
+#[test]
+fn snapshots_hold_at_every_place_of_a_long_episode() {
+    let mut env = build(true, 400);
+    let mut observation = [0.0; 2];
+    env.reset(1, &mut observation).unwrap();
+    for _ in 0..399 {
+        let snapshot = env.snapshot().unwrap();
+        let mut other = build(true, 400);
+        let mut seen = [0.0; 2];
+        other.restore(&snapshot, &mut seen).unwrap();
+        assert_eq!(seen, observation);
+        env.step(&[0.7, -0.4], &mut observation).unwrap();
+        other.step(&[0.7, -0.4], &mut seen).unwrap();
+        assert_eq!(seen, observation);
+    }
+}
+
+/// The error of a move of size m is Normal(0, 0.05 m) in each dimension on its own: z-tests of mean, variance and the
+/// correlation of the dimensions, five standard errors each.
+#[test]
+fn noise_has_the_stated_mean_and_variance() {
+    let (n, centre) = (40_000, [5.0, 5.0]);
+    for by in [[1.0, 0.25], [-0.5, 1.0], [0.04, -1.0]] {
+        let mut env = build(true, 1);
+        let mut at = [0.0; 2];
+        let (mut sum, mut squares, mut product) = ([0.0; 2], [0.0; 2], 0.0);
+        for seed in 0..n {
+            env.reset(seed, &mut at).unwrap();
+            env.set_state(&json!({ "location___x": centre[0], "location___y": centre[1] }), &mut at).unwrap();
+            env.step(&by, &mut at).unwrap();
+            let z = [0, 1].map(|d| (at[d] - centre[d] - by[d]) / (0.05 * f64::abs(by[d])).sqrt());
+            for d in [0, 1] {
+                sum[d] += z[d];
+                squares[d] += z[d] * z[d];
+            }
+            product += z[0] * z[1];
+        }
+        let n = n as f64;
+        for d in [0, 1] {
+            let (mean, variance) = (sum[d] / n, squares[d] / n);
+            assert!(mean.abs() < 5.0 / n.sqrt(), "move {by:?}, dimension {d}: mean {mean} standard deviations off");
+            assert!(
+                (variance - 1.0).abs() < 5.0 * (2.0 / n).sqrt(),
+                "move {by:?}, dimension {d}: variance x {variance}"
+            );
+        }
+        assert!((product / n).abs() < 5.0 / n.sqrt(), "move {by:?}: the dimensions correlate by {}", product / n);
+    }
+}
+
+/// A set state does not start the draws anew: those of one episode go on, each free of the one before.
+#[test]
+fn noise_within_an_episode_is_uncorrelated() {
+    let n = 40_000;
+    let (mut env, mut at) = (build(true, 1), [0.0; 2]);
+    env.reset(3, &mut at).unwrap();
+    let (mut last, mut sum) = (0.0, 0.0);
+    for _ in 0..n {
+        env.set_state(&json!({ "location___x": 5, "location___y": 1 }), &mut at).unwrap();
+        env.step(&[0.5, 0.0], &mut at).unwrap();
+        // A move of zero is free of noise.
+        assert_eq!(at[1], 1.0);
+        let error = (at[0] - 5.5) / 0.025f64.sqrt();
+        sum += error * last;
+        last = error;
+    }
+    let correlation = sum / f64::from(n);
+    assert!(correlation.abs() < 5.0 / f64::from(n).sqrt(), "{correlation}");
+}
+
+#[test]
+fn a_seeded_episode_is_pinned() {
+    let mut env = build(true, 20);
+    let mut at = [0.0; 2];
+    env.reset(1, &mut at).unwrap();
+    let places: Vec<_> = (0..3).map(|_| env.step(&[1.0, 0.5], &mut at).map(|_| at).unwrap()).collect();
+    assert_eq!(
+        places,
+        [
+            [1.7245295832145802, 1.4954532984437217],
+            [2.9468577054417673, 1.9942910746503095],
+            [4.220583168032603, 2.452239120827836]
+        ]
+    );
+}
+
+#[test]
+fn without_noise_a_move_lands_on_its_mean() {
+    let mut env = build(false, 20);
+    let mut at = [0.0; 2];
+    env.reset(0, &mut at).unwrap();
+    env.step(&[0.5, -0.25], &mut at).unwrap();
+    assert_eq!(at, [1.5, 0.75]);
+}
+
+#[test]
+fn walls_stop_a_move() {
+    for (from, by, to) in [
+        ([0.25, 9.5], [-1.0, 1.0], [0.0, 10.0]),
+        ([9.5, 0.25], [1.0, -1.0], [10.0, 0.0]),
+        ([0.0, 5.0], [-1.0, 0.5], [0.0, 5.5]),
+    ] {
+        let (mut env, mut at) = (still_at(from[0], from[1]), [0.0; 2]);
+        env.step(&by, &mut at).unwrap();
+        assert_eq!(at, to);
+    }
+}
+
+#[test]
+fn reward_is_of_the_location_before_the_move() {
+    let (mut env, mut at) = (build(true, 20), [0.0; 2]);
+    env.reset(0, &mut at).unwrap();
+    for t in 0..20 {
+        let expected = -distance(GOAL, at);
+        let step = env.step(&[0.8, 0.9], &mut at).unwrap();
+        assert_eq!(step.reward, expected);
+        assert_eq!((step.terminated, step.truncated), (false, t == 19));
+    }
+    let mut env = still_at(8.0, 9.0);
+    assert_eq!(env.step(&[-1.0, 0.0], &mut at).unwrap().reward, 0.0);
+    assert_eq!(env.step(&[0.0, 0.0], &mut at).unwrap().reward, -1.0);
+}
+
+#[test]
+fn zones_end_at_their_edges() {
+    for x in [0.0, 1.0, 5.3, 10.0] {
+        for (y, inside) in [(2.7, false), (2.7 + 1e-12, true), (3.0, true), (3.3 - 1e-12, true), (3.3, false)] {
+            assert_eq!(in_danger([x, y]), inside, "({x}, {y})");
+        }
+    }
+    let [x, y] = DISC_CENTRE;
+    for k in 0..64 {
+        let (sin, cos) = (f64::from(k) * std::f64::consts::TAU / 64.0).sin_cos();
+        for (radius, inside) in [(0.0, true), (1.0, true), (DISC_RADIUS - 1e-9, true), (DISC_RADIUS + 1e-9, false)] {
+            assert_eq!(in_danger([x + radius * cos, y + radius * sin]), inside, "radius {radius}, angle {k}/64");
+        }
+    }
+    assert!(![START, GOAL, [0.0, 0.0], [5.0, 3.5], [5.0, 2.0]].into_iter().any(in_danger));
+}
+
+#[test]
+fn signals_are_read_after_the_step() {
+    let (mut env, mut at) = (still_at(4.0, 2.0), [0.0; 2]);
+    assert_eq!(env.signals(), [4.0, 2.0, 0.0, distance(GOAL, [4.0, 2.0])]);
+    env.step(&[0.0, 1.0], &mut at).unwrap();
+    assert_eq!(env.signals(), [4.0, 3.0, 1.0, distance(GOAL, [4.0, 3.0])]);
+    env.step(&[0.0, 1.0], &mut at).unwrap();
+    assert_eq!(env.signals(), [4.0, 4.0, 0.0, distance(GOAL, [4.0, 4.0])]);
+}
+
+#[test]
+fn scene_shows_zones_start_and_goal() {
+    let scene = build(true, 20).scene().unwrap();
+    assert_eq!(scene.zones, [Zone::Rectangle([0.0, 10.0, 2.7, 3.3]), Zone::Disc([5.3, 5.9], 1.5)]);
+    assert_eq!(scene.marks, [("start".to_string(), [1.0, 1.0]), ("goal".to_string(), [8.0, 9.0])]);
+}
+
+#[test]
+fn state_errors_name_the_key_and_what_is_accepted() {
+    let mut env = still_at(4.0, 2.0);
+    let mut refuse = |state: serde_json::Value| env.set_state(&state, &mut [0.0; 2]).unwrap_err().to_string();
+    assert_eq!(
+        refuse(json!({ "location___x": 10.5, "location___y": 1 })),
+        "state: location___x = 10.5: it must be a number from 0 to 10"
+    );
+    assert_eq!(refuse(json!({ "location___x": 1 })), "state: location___y is missing; give a number from 0 to 10");
+    assert_eq!(
+        refuse(json!({ "location___x": 1, "location___y": 1, "z": 0 })),
+        "state: \"z\" is not a key of it; the keys are location___x and location___y"
+    );
+    assert_eq!(refuse(json!([1, 2])), "state: [1,2] is not an object with the keys location___x and location___y");
+}
+
+#[test]
+fn a_set_state_starts_the_clock_anew() {
+    let (mut env, mut at) = (build(true, 3), [0.0; 2]);
+    env.reset(0, &mut at).unwrap();
+    for _ in 0..3 {
+        env.step(&[1.0, 1.0], &mut at).unwrap();
+    }
+    env.set_state(&json!({ "location___x": 1, "location___y": 2.5 }), &mut at).unwrap();
+    assert_eq!(at, [1.0, 2.5]);
+    let truncated = [(); 3].map(|()| env.step(&[1.0, 1.0], &mut at).unwrap().truncated);
+    assert_eq!(truncated, [false, false, true]);
+}
+
+#[test]
+fn foreign_snapshots_are_refused() {
+    let mut env = build(true, 20);
+    let good = {
+        env.reset(0, &mut [0.0; 2]).unwrap();
+        env.snapshot().unwrap()
+    };
+    let mut refuse = |at: usize, bytes: &[u8]| {
+        let mut bad = good.clone();
+        bad[at..at + bytes.len()].copy_from_slice(bytes);
+        env.restore(&bad, &mut [0.0; 2]).unwrap_err().to_string()
+    };
+    assert!(refuse(0, &[2]).contains("version 2, expected 1"));
+    assert!(refuse(1, &21u64.to_le_bytes()).contains("step 21 is past the horizon of 20"));
+    assert!(refuse(9, &f64::NAN.to_le_bytes()).contains("outside the plane"));
+    assert!(refuse(17, &10.5f64.to_le_bytes()).contains("outside the plane"));
+}
+
+#[test]
+fn settings_read_and_write_and_refuse() {
+    let read = |text: &str| serde_json::from_str::<EnvSettings>(text);
+    let default = EnvSettings::Navigation(Settings::default());
+    assert_eq!(read(r#"{"kind": "navigation"}"#).unwrap(), default);
+    assert_eq!(
+        read(r#"{"noise": false, "kind": "navigation", "horizon": 7}"#).unwrap(),
+        EnvSettings::Navigation(Settings { noise: false, horizon: 7 })
+    );
+    assert_eq!(serde_json::to_value(&default).unwrap(), json!({ "kind": "navigation", "noise": true, "horizon": 20 }));
+    assert!(read(r#"{"kind": "navigation", "nose": false}"#).unwrap_err().to_string().contains("unknown field `nose`"));
+    assert!(read(r#"{"kind": "navigations"}"#).unwrap_err().to_string().contains("unknown variant `navigations`"));
+    assert!(read(r#"{"noise": false}"#).unwrap_err().to_string().contains("missing field `kind`"));
+    assert!(read(r#"{"kind": "navigation", "horizon": -1}"#).is_err());
+    assert_eq!(default.build().unwrap().spec().horizon, 20);
+    let none = EnvSettings::Navigation(Settings { horizon: 0, ..Settings::default() }).build().err();
+    assert_eq!(none.map(|error| error.to_string()).unwrap(), "env.horizon = 0: a whole number of at least 1");
+    assert!(matches!(build(true, 1).step(&[0.0; 2], &mut [0.0; 2]), Err(Error::Over)));
+}

@@ -1,0 +1,261 @@
+//! The number type of every kernel: f32 in the product, f64 where gradients are checked.
+//!
+//! The f32 functions are our own: branch-free, so that the loops around them become vector code, and accurate to a few
+//! units in the last place (tested against f64). libm's are called one number at a time and took most of a GRU's time.
+
+use std::fmt::Debug;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+/// f32 or f64.
+pub trait Scalar:
+    sealed::Sealed
+    + Copy
+    + Debug
+    + Default
+    + PartialOrd
+    + Send
+    + Sync
+    + Sum
+    + 'static
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+{
+    /// 0
+    const ZERO: Self;
+    /// 1
+    const ONE: Self;
+    /// The smallest positive normal number.
+    const TINY: Self;
+    /// The name safetensors gives the type.
+    const DTYPE: safetensors::Dtype;
+
+    /// The nearest number of this type.
+    fn of(x: f64) -> Self;
+    /// The same number in f64.
+    fn f64(self) -> f64;
+    /// Whether it is neither infinite nor NaN.
+    fn finite(self) -> bool;
+    /// `self * a + b`, rounded once.
+    fn fma(self, a: Self, b: Self) -> Self;
+    /// The square root.
+    fn sqrt(self) -> Self;
+    /// The absolute value.
+    fn abs(self) -> Self;
+    /// e to the power of self.
+    fn exp(self) -> Self;
+    /// The hyperbolic tangent.
+    fn tanh(self) -> Self;
+    /// `ln(1 + self)` for self in [0, 1].
+    fn ln_1p_unit(self) -> Self;
+    /// The little-endian bytes, appended.
+    fn write(self, to: &mut Vec<u8>);
+    /// From little-endian bytes of exactly this type's size.
+    fn read(bytes: &[u8]) -> Self;
+
+    /// The larger of two numbers, neither NaN.
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        if self > other { self } else { other }
+    }
+
+    /// The smaller of two numbers, neither NaN.
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        if self < other { self } else { other }
+    }
+
+    /// `1 / (1 + exp(-self))`
+    #[inline(always)]
+    fn sigmoid(self) -> Self {
+        Self::ONE / (Self::ONE + (-self).exp())
+    }
+
+    /// `ln(1 + exp(self))`, stable on both sides.
+    #[inline(always)]
+    fn softplus(self) -> Self {
+        self.max(Self::ZERO) + (-self.abs()).exp().ln_1p_unit()
+    }
+}
+
+impl Scalar for f64 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+    const TINY: Self = f64::MIN_POSITIVE;
+    const DTYPE: safetensors::Dtype = safetensors::Dtype::F64;
+
+    #[inline(always)]
+    fn of(x: f64) -> Self {
+        x
+    }
+    #[inline(always)]
+    fn f64(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn finite(self) -> bool {
+        self.is_finite()
+    }
+    #[inline(always)]
+    fn fma(self, a: Self, b: Self) -> Self {
+        self.mul_add(a, b)
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        f64::sqrt(self)
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        f64::abs(self)
+    }
+    #[inline(always)]
+    fn exp(self) -> Self {
+        f64::exp(self)
+    }
+    #[inline(always)]
+    fn tanh(self) -> Self {
+        f64::tanh(self)
+    }
+    #[inline(always)]
+    fn ln_1p_unit(self) -> Self {
+        f64::ln_1p(self)
+    }
+    fn write(self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.to_le_bytes());
+    }
+    fn read(bytes: &[u8]) -> Self {
+        let mut raw = [0; 8];
+        raw.copy_from_slice(bytes);
+        f64::from_le_bytes(raw)
+    }
+}
+
+impl Scalar for f32 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+    const TINY: Self = f32::MIN_POSITIVE;
+    const DTYPE: safetensors::Dtype = safetensors::Dtype::F32;
+
+    #[inline(always)]
+    fn of(x: f64) -> Self {
+        x as f32
+    }
+    #[inline(always)]
+    fn f64(self) -> f64 {
+        f64::from(self)
+    }
+    #[inline(always)]
+    fn finite(self) -> bool {
+        self.is_finite()
+    }
+    #[inline(always)]
+    fn fma(self, a: Self, b: Self) -> Self {
+        self.mul_add(a, b)
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        f32::sqrt(self)
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        f32::abs(self)
+    }
+
+    /// 2^n e^r with n the nearest integer to x / ln 2 and |r| <= ln(2)/2, e^r by its Taylor polynomial of degree 7.
+    #[inline(always)]
+    fn exp(self) -> Self {
+        const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding and taking it away rounds to an integer
+        let x = Scalar::min(Scalar::max(self, -87.0), 88.0);
+        let n = (x * std::f32::consts::LOG2_E + MAGIC) - MAGIC;
+        let r = n.mul_add(-0.693_359_4, x);
+        let r = n.mul_add(2.121_944_4e-4, r);
+        let p = r.mul_add(1.0 / 5040.0, 1.0 / 720.0);
+        let p = p.mul_add(r, 1.0 / 120.0);
+        let p = p.mul_add(r, 1.0 / 24.0);
+        let p = p.mul_add(r, 1.0 / 6.0);
+        let p = p.mul_add(r, 0.5);
+        let p = p.mul_add(r * r, r) + 1.0;
+        // SAFETY-free bit trick: n is an integer in [-126, 127], so the biased exponent fits.
+        let scale = f32::from_bits(((n as i32 + 127) as u32) << 23);
+        if self == self { p * scale } else { self }
+    }
+
+    /// An odd polynomial near 0, where 1 - 2/(e^2x + 1) would cancel.
+    #[inline(always)]
+    fn tanh(self) -> Self {
+        let z = self * self;
+        let p = z.mul_add(-5.704_988_7e-3, 2.063_908_9e-2);
+        let p = p.mul_add(z, -5.373_971_2e-2);
+        let p = p.mul_add(z, 1.333_144_2e-1);
+        let p = p.mul_add(z, -3.333_328_2e-1);
+        let small = (p * z).mul_add(self, self);
+        let e = Scalar::exp(2.0 * self.abs());
+        let large = (1.0 - 2.0 / (e + 1.0)).copysign(self);
+        if self.abs() < 0.625 { small } else { large }
+    }
+
+    /// 2 artanh(t / (2 + t)) as its series: relative accuracy down to the smallest t.
+    #[inline(always)]
+    fn ln_1p_unit(self) -> Self {
+        let s = self / (2.0 + self);
+        let z = s * s; // <= 1/9
+        let p = z.mul_add(1.0 / 15.0, 1.0 / 13.0);
+        let p = p.mul_add(z, 1.0 / 11.0);
+        let p = p.mul_add(z, 1.0 / 9.0);
+        let p = p.mul_add(z, 1.0 / 7.0);
+        let p = p.mul_add(z, 1.0 / 5.0);
+        let p = p.mul_add(z, 1.0 / 3.0);
+        2.0 * (p * z).mul_add(s, s)
+    }
+    fn write(self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.to_le_bytes());
+    }
+    fn read(bytes: &[u8]) -> Self {
+        let mut raw = [0; 4];
+        raw.copy_from_slice(bytes);
+        f32::from_le_bytes(raw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Scalar;
+
+    fn worst(range: std::ops::Range<i32>, scale: f64, f: impl Fn(f32) -> f32, g: impl Fn(f64) -> f64) -> f64 {
+        range
+            .map(|i| (f64::from(i) * scale) as f32)
+            .map(|x| (f64::from(f(x)), g(f64::from(x))))
+            .map(|(a, b)| (a - b).abs() / b.abs().max(1e-30))
+            .fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn f32_functions_are_accurate_to_a_few_units_in_the_last_place() {
+        assert!(worst(-86_000..86_000, 1e-3, Scalar::exp, f64::exp) < 3e-7);
+        assert!(worst(-100_000..100_000, 1e-4, Scalar::tanh, f64::tanh) < 3e-7);
+        assert!(worst(1..100_000, 1e-5, Scalar::ln_1p_unit, f64::ln_1p) < 3e-7);
+        assert!(worst(1..1_000, 1e-12, Scalar::ln_1p_unit, f64::ln_1p) < 3e-7);
+        assert!(worst(-80_000..80_000, 1e-3, Scalar::softplus, |x| x.max(0.0) + (-x.abs()).exp().ln_1p()) < 5e-7);
+        assert!(worst(-80_000..80_000, 1e-3, Scalar::sigmoid, |x| 1.0 / (1.0 + (-x).exp())) < 5e-7);
+    }
+
+    #[test]
+    fn f32_functions_pass_nan_on_and_saturate() {
+        assert!(Scalar::exp(f32::NAN).is_nan() && Scalar::tanh(f32::NAN).is_nan());
+        assert_eq!(Scalar::tanh(1e9f32), 1.0);
+        assert_eq!(Scalar::tanh(-1e9f32), -1.0);
+        assert!(Scalar::exp(-1e9f32) < 1e-37 && Scalar::exp(1e9f32).is_finite());
+    }
+}

@@ -1,0 +1,121 @@
+//! Weights on disk: safetensors, under the names PyTorch gives them.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+
+use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
+
+use crate::Scalar;
+
+/// What can be wrong with a file of weights.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Not a safetensors file.
+    #[error("not a safetensors file: {0}")]
+    Format(#[from] safetensors::SafeTensorError),
+    /// A tensor is not there.
+    #[error("tensor `{0}` is missing")]
+    Missing(String),
+    /// A tensor has another shape or type than the program expects.
+    #[error("tensor `{name}` is {given}, expected {expected}")]
+    Shape {
+        /// Its name.
+        name: String,
+        /// What the file has.
+        given: String,
+        /// What it should have.
+        expected: String,
+    },
+    /// A tensor holds a number that is not finite.
+    #[error("tensor `{0}` holds a number that is not finite")]
+    NotFinite(String),
+}
+
+/// A file of weights in the making.
+#[derive(Default)]
+pub struct Writer {
+    tensors: BTreeMap<String, (safetensors::Dtype, Vec<usize>, Vec<u8>)>,
+    metadata: HashMap<String, String>,
+}
+
+impl Writer {
+    /// Adds one tensor.
+    pub fn tensor<T: Scalar>(&mut self, name: impl Into<String>, shape: &[usize], data: &[T]) {
+        let mut bytes = Vec::with_capacity(size_of_val(data));
+        data.iter().for_each(|x| x.write(&mut bytes));
+        self.tensors.insert(name.into(), (T::DTYPE, shape.to_vec(), bytes));
+    }
+
+    /// Adds a network whose tensors lie one after the other in `parameters`.
+    pub fn network<T: Scalar>(&mut self, prefix: &str, tensors: &[(String, Vec<usize>)], parameters: &[T]) {
+        let mut rest = parameters;
+        for (name, shape) in tensors {
+            let (data, after) = rest.split_at(shape.iter().product());
+            self.tensor(format!("{prefix}{name}"), shape, data);
+            rest = after;
+        }
+    }
+
+    /// Adds a line to the header.
+    pub fn metadata(&mut self, key: &str, value: String) {
+        self.metadata.insert(key.into(), value);
+    }
+
+    /// The file's bytes; the same content gives the same bytes.
+    pub fn finish(self) -> Result<Vec<u8>, Error> {
+        let views: Result<Vec<_>, _> = self
+            .tensors
+            .iter()
+            .map(|(name, (dtype, shape, bytes))| Ok((name, TensorView::new(*dtype, shape.clone(), bytes)?)))
+            .collect();
+        let views = views.map_err(|e: safetensors::SafeTensorError| Error::Format(e))?;
+        let metadata = (!self.metadata.is_empty()).then_some(self.metadata);
+        Ok(safetensors::serialize(views, metadata)?)
+    }
+}
+
+/// A file of weights, opened.
+pub struct Reader<'a> {
+    tensors: SafeTensors<'a>,
+    metadata: HashMap<String, String>,
+}
+
+impl<'a> Reader<'a> {
+    /// Checks the header; the numbers stay where they are.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
+        let (_, header) = SafeTensors::read_metadata(bytes)?;
+        let metadata = header.metadata().clone().unwrap_or_default();
+        Ok(Self { tensors: SafeTensors::deserialize(bytes)?, metadata })
+    }
+
+    /// A line of the header.
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key).map(String::as_str)
+    }
+
+    /// One tensor of this very shape, every number finite.
+    pub fn tensor<T: Scalar>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, Error> {
+        let view = self.tensors.tensor(name).map_err(|_| Error::Missing(name.into()))?;
+        if view.dtype() != T::DTYPE || view.shape() != shape {
+            return Err(Error::Shape {
+                name: name.into(),
+                given: format!("{:?} {:?}", view.dtype(), view.shape()),
+                expected: format!("{:?} {shape:?}", T::DTYPE),
+            });
+        }
+        let data: Vec<T> = view.data().chunks_exact(size_of::<T>()).map(T::read).collect();
+        match data.iter().all(|x| x.finite()) {
+            true => Ok(data),
+            false => Err(Error::NotFinite(name.into())),
+        }
+    }
+
+    /// A network's tensors, one after the other.
+    pub fn network<T: Scalar>(&self, prefix: &str, tensors: &[(String, Vec<usize>)]) -> Result<Vec<T>, Error> {
+        let parts: Result<Vec<_>, _> =
+            tensors.iter().map(|(name, shape)| self.tensor(&format!("{prefix}{name}"), shape)).collect();
+        Ok(parts?.concat())
+    }
+}

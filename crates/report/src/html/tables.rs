@@ -1,0 +1,195 @@
+//! The report's tables.
+
+use crate::figure::{colour, display_name};
+use crate::records::{Evaluation, Judgement};
+
+use super::words::{
+    NOTHING, Verdict, duration, escape, mean_sd, number, percent, percent_range, range, short_percent, thousands,
+};
+
+/// A table of columns (heading, whether numbers) and rows of finished cells; text columns are on the left.
+fn table(columns: &[(&str, bool)], rows: &[Vec<String>]) -> String {
+    let class = |i: usize| if columns.get(i).is_some_and(|column| column.1) { " class=\"n\"" } else { "" };
+    let head: String =
+        columns.iter().enumerate().map(|(i, (name, _))| format!("<th scope=\"col\"{}>{name}</th>", class(i))).collect();
+    let row = |cells: &Vec<String>| -> String {
+        let cells: String = cells.iter().enumerate().map(|(i, cell)| format!("<td{}>{cell}</td>", class(i))).collect();
+        format!("<tr>{cells}</tr>\n")
+    };
+    let body: String = rows.iter().map(row).collect();
+    format!(
+        "<div class=\"wide\">\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n</div>\n"
+    )
+}
+
+/// An algorithm's name with the colour it has in the figures.
+fn algorithm(algo: &str) -> String {
+    format!("<span class=\"chip\" style=\"background:{}\"></span>{}", colour(algo), escape(display_name(algo)))
+}
+
+/// A share with its interval on a second line.
+fn share(share: f64, interval: [f64; 2]) -> String {
+    if !share.is_finite() {
+        return NOTHING.to_owned();
+    }
+    format!("{} <small>{}</small>", percent(share), percent_range(interval))
+}
+
+pub(super) fn results(evaluation: &Evaluation) -> String {
+    let target = format!("Target {}", short_percent(evaluation.target));
+    let columns = [
+        ("Algorithm", false),
+        ("Return <small>mean ± sd over seeds</small>", true),
+        ("Return, middle half <small>IQM, 95\u{a0}% over seeds</small>", true),
+        ("Safe", true),
+        ("Safe share <small>95\u{a0}% interval</small>", true),
+        ("Over seeds <small>95\u{a0}% interval</small>", true),
+        (target.as_str(), false),
+    ];
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for result in &evaluation.results {
+        let several = result.seeds > 1;
+        let over_seeds = |text: String| if several { text } else { NOTHING.to_owned() };
+        let (class, verdict) = match Verdict::of(result, evaluation.target) {
+            _ if result.episodes == 0 => ("", NOTHING),
+            Verdict::Shown => ("met", "met"),
+            Verdict::Reached => ("open", "reached, not certain"),
+            Verdict::Missed => ("missed", "missed"),
+        };
+        rows.push(vec![
+            algorithm(&result.algo),
+            mean_sd(result.return_mean, if several { result.return_sd } else { f64::NAN }),
+            over_seeds(format!("{} <small>{}</small>", number(result.return_iqm), range(result.return_iqm_interval))),
+            format!("{}/{}", thousands(result.safe), thousands(result.episodes)),
+            share(result.safe_share, result.interval),
+            over_seeds(percent_range(result.seed_interval)),
+            format!("<span class=\"{class}\">{verdict}</span>"),
+        ]);
+    }
+    for reference in &evaluation.references {
+        rows.push(vec![
+            format!("<i>{}</i>", escape(&reference.name)),
+            number(reference.return_mean),
+            String::new(),
+            String::new(),
+            percent(reference.safe_share),
+            String::new(),
+            String::new(),
+        ]);
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut facts: Vec<String> = Vec::new();
+    if let Some(first) = evaluation.results.first() {
+        let same = evaluation.results.iter().all(|result| (result.seeds, result.steps) == (first.seeds, first.steps));
+        if same {
+            let plural = if first.seeds == 1 { "" } else { "s" };
+            facts.push(format!("{} seed{plural}, {} environment steps each", first.seeds, thousands(first.steps)));
+        }
+    }
+    facts.push(format!("{} in all", duration(evaluation.seconds)));
+    format!(
+        "{}<p class=\"about\">Test episodes judged by the true rule, which no agent and no model has seen. {}. The safe \
+         share's interval is Clopper and Pearson's over all episodes; the one over seeds is a bootstrap. References, in \
+         italics, were not learned.</p>\n",
+        table(&columns, &rows),
+        escape(&facts.join("; "))
+    )
+}
+
+pub(super) fn seeds(evaluation: &Evaluation) -> String {
+    let columns = [
+        ("Algorithm", false),
+        ("Seed", true),
+        ("Return", true),
+        ("Safe", true),
+        ("Safe share <small>95\u{a0}% interval</small>", true),
+    ];
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for result in &evaluation.results {
+        for (i, seed) in result.per_seed.iter().enumerate() {
+            let below = if seed.safe_share < evaluation.target { "missed" } else { "" };
+            rows.push(vec![
+                if i == 0 { algorithm(&result.algo) } else { String::new() },
+                seed.seed.to_string(),
+                number(seed.return_mean),
+                format!("{}/{}", thousands(seed.safe), thousands(seed.episodes)),
+                format!("<span class=\"{below}\">{}</span>", share(seed.safe_share, seed.interval)),
+            ]);
+        }
+    }
+    if rows.is_empty() { String::new() } else { table(&columns, &rows) }
+}
+
+pub(super) fn rounds(evaluation: &Evaluation) -> String {
+    if evaluation.rounds.is_empty() {
+        return String::new();
+    }
+    let columns = [
+        ("Round", true),
+        ("Algorithm", false),
+        ("Return <small>mean ± sd over seeds</small>", true),
+        ("Safe", true),
+        ("Safe share <small>95\u{a0}% interval</small>", true),
+        ("Model accuracy <small>held-out</small>", true),
+        ("Model accuracy <small>own episodes</small>", true),
+    ];
+    let row = |round: &crate::records::Round| {
+        vec![
+            round.round.to_string(),
+            algorithm(&round.algo),
+            mean_sd(round.return_mean, round.return_sd),
+            format!("{}/{}", thousands(round.safe), thousands(round.episodes)),
+            share(round.safe_share, round.interval),
+            percent(round.accuracy),
+            percent(round.own_accuracy),
+        ]
+    };
+    let rows: Vec<Vec<String>> = evaluation.rounds.iter().map(row).collect();
+    table(&columns, &rows)
+        + "<p class=\"about\">After every round the agents' own episodes are labelled, the safety model is fitted again and \
+           the agents are trained afresh, because an agent goes where the model was never trained.</p>\n"
+}
+
+pub(super) fn safety_model(evaluation: &Evaluation) -> String {
+    let columns = [
+        ("Judged on", false),
+        ("Episodes", true),
+        ("Accuracy", true),
+        ("Balanced accuracy", true),
+        ("Truly safe", true),
+        ("Safe called unsafe", true),
+        ("Unsafe called safe", true),
+    ];
+    let row = |name: &str, judged: &Judgement| {
+        vec![
+            name.to_owned(),
+            thousands(judged.episodes),
+            percent(judged.accuracy),
+            percent(judged.balanced_accuracy),
+            percent(judged.safe_share),
+            percent(judged.safe_called_unsafe),
+            percent(judged.unsafe_called_safe),
+        ]
+    };
+    let model = &evaluation.safety_model;
+    let mut rows = vec![row("held-out episodes of the data", &model.held_out)];
+    if let Some(own) = &model.own {
+        rows.push(row("the agents' own episodes", own));
+    }
+    let data = match (model.data_episodes, model.data_segments) {
+        (0, _) => String::new(),
+        (episodes, 0) => format!("Fitted on {} labelled episodes. ", thousands(episodes)),
+        (episodes, segments) => format!(
+            "Fitted on {} labelled episodes, cut into {} labelled sub-trajectories. ",
+            thousands(episodes),
+            thousands(segments)
+        ),
+    };
+    format!(
+        "{}<p class=\"about\">{data}Where most episodes are of one kind, accuracy alone flatters: read both error rates. \
+         \u{201c}Unsafe called safe\u{201d} is the dangerous one, \u{201c}safe called unsafe\u{201d} the costly one.</p>\n",
+        table(&columns, &rows)
+    )
+}

@@ -1,0 +1,227 @@
+//! Numbers and verdicts in words.
+
+use crate::figure::display_name;
+use crate::records::{AlgoResult, Evaluation};
+
+pub(crate) use crate::figure::escape;
+
+/// What stands where a number has no value.
+pub(crate) const NOTHING: &str = "\u{2013}";
+
+/// How a share stands to the target.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// The whole interval lies at or above the target.
+    Shown,
+    /// The share reaches the target, but the interval goes below it.
+    Reached,
+    /// The share is below the target.
+    Missed,
+}
+
+impl Verdict {
+    pub(crate) fn of(result: &AlgoResult, target: f64) -> Self {
+        if result.interval[0] >= target {
+            Self::Shown
+        } else if result.safe_share >= target {
+            Self::Reached
+        } else {
+            Self::Missed
+        }
+    }
+}
+
+/// The result in one sentence, fit for a terminal too.
+pub fn headline(evaluation: &Evaluation) -> String {
+    let Some(result) = main_result(evaluation) else {
+        return format!("No algorithm was tested on {}.", evaluation.task);
+    };
+    if result.episodes == 0 {
+        return format!("{} was not tested on {}.", display_name(&result.algo), evaluation.task);
+    }
+    format!(
+        "{} keeps the hidden rule in {} of {} test episodes (95\u{a0}% interval {}); target {}.",
+        display_name(&result.algo),
+        percent(result.safe_share),
+        thousands(result.episodes),
+        percent_range(result.interval),
+        short_percent(evaluation.target),
+    )
+}
+
+/// The headline and what a reader asks next: is the target met, at which price, with how much effort.
+pub(crate) fn summary(evaluation: &Evaluation) -> Vec<String> {
+    let mut sentences = vec![headline(evaluation)];
+    let Some(result) = main_result(evaluation).filter(|result| result.episodes > 0) else {
+        return sentences;
+    };
+    let missing = result.per_seed.iter().filter(|seed| seed.safe_share < evaluation.target).count();
+    let seeds = match (result.seeds, missing) {
+        (1, _) => "This is one seed; another may do otherwise.".to_owned(),
+        (n, 0) => format!("All {n} seeds reach the target."),
+        (n, missing) => format!("{missing} of {n} seeds {} below it.", if missing == 1 { "stays" } else { "stay" }),
+    };
+    let verdict = match Verdict::of(result, evaluation.target) {
+        Verdict::Shown => "The whole interval lies above the target.",
+        Verdict::Reached => "The share reaches the target, but the interval goes below it: more episodes would tell.",
+        Verdict::Missed => "The target is missed.",
+    };
+    sentences.push(format!("{verdict} {seeds}"));
+    let plain = evaluation.results.iter().find(|other| other.algo == "sac" && other.algo != result.algo);
+    if let Some(plain) = plain.filter(|plain| plain.episodes > 0) {
+        sentences.push(format!(
+            "Its mean return is {}; SAC, which knows nothing of the rule, reaches {} and is safe in {}.",
+            number(result.return_mean),
+            number(plain.return_mean),
+            percent(plain.safe_share)
+        ));
+    }
+    sentences
+}
+
+/// The algorithm the report is about: SafeSAC-H, else the first that is not plain SAC, else the first.
+fn main_result(evaluation: &Evaluation) -> Option<&AlgoResult> {
+    let results = &evaluation.results;
+    let named = results.iter().find(|result| result.algo == "safesac-h");
+    named.or_else(|| results.iter().find(|result| result.algo != "sac")).or(results.first())
+}
+
+/// A number with about four figures.
+pub(crate) fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return NOTHING.to_owned();
+    }
+    let decimals = match value.abs() {
+        v if v >= 1000.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    crate::figure::minus(&format!("{value:.decimals$}"))
+}
+
+/// "mean ± sd", both with the decimals of the mean.
+pub(crate) fn mean_sd(mean: f64, sd: f64) -> String {
+    if mean.is_finite() && sd.is_finite() { format!("{} ± {}", number(mean), number(sd)) } else { number(mean) }
+}
+
+/// "low to high".
+pub(crate) fn range([low, high]: [f64; 2]) -> String {
+    if low.is_finite() && high.is_finite() {
+        format!("{} to {}", number(low), number(high))
+    } else {
+        NOTHING.to_owned()
+    }
+}
+
+/// "96.0 %". A share just short of all is not rounded up to it, nor one just above nothing down to that.
+pub(crate) fn percent(share: f64) -> String {
+    if share.is_finite() { format!("{}\u{a0}%", percent_digits(share)) } else { NOTHING.to_owned() }
+}
+
+/// "93.1–97.9 %".
+pub(crate) fn percent_range([low, high]: [f64; 2]) -> String {
+    if low.is_finite() && high.is_finite() {
+        format!("{}\u{2013}{}\u{a0}%", percent_digits(low), percent_digits(high))
+    } else {
+        NOTHING.to_owned()
+    }
+}
+
+fn percent_digits(share: f64) -> String {
+    match format!("{:.1}", 100.0 * share).as_str() {
+        "100.0" if share < 1.0 => "99.9".to_owned(),
+        "100.0" => "100".to_owned(),
+        "0.0" if share > 0.0 => "0.1".to_owned(),
+        "0.0" => "0".to_owned(),
+        digits => digits.to_owned(),
+    }
+}
+
+/// "90 %", with no more decimals than it has.
+pub(crate) fn short_percent(share: f64) -> String {
+    if share.is_finite() {
+        format!("{}\u{a0}%", crate::figure::short_number(100.0 * share))
+    } else {
+        NOTHING.to_owned()
+    }
+}
+
+/// "20,000".
+pub(crate) fn thousands(count: u64) -> String {
+    let digits = count.to_string();
+    let mut grouped = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// "1 h 5 min", "2 min 3 s", "4.2 s".
+pub(crate) fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return NOTHING.to_owned();
+    }
+    let whole = seconds.round() as u64;
+    match whole {
+        0..60 => format!("{seconds:.1} s"),
+        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::{Judgement, SafetyModel, SeedResult};
+
+    fn evaluation(safe: usize, episodes: usize) -> Evaluation {
+        let seed =
+            SeedResult { seed: 0, returns: vec![-70.0; episodes], safe: (0..episodes).map(|i| i < safe).collect() };
+        Evaluation {
+            task: "navigation".into(),
+            seconds: 1.0,
+            target: 0.9,
+            safety_model: SafetyModel {
+                held_out: Judgement::from_predictions(&[]),
+                own: None,
+                data_episodes: 0,
+                data_segments: 0,
+            },
+            results: vec![AlgoResult::from_seeds("safesac-h", 1, &[seed])],
+            rounds: vec![],
+            references: vec![],
+        }
+    }
+
+    #[test]
+    fn headline_says_what_came_out() {
+        assert_eq!(
+            headline(&evaluation(288, 300)).replace('\u{a0}', " "),
+            "SafeSAC-H keeps the hidden rule in 96.0 % of 300 test episodes (95 % interval 93.1\u{2013}97.9 %); target 90 %."
+        );
+        assert!(headline(&evaluation(0, 0)).contains("not tested"));
+        assert!(summary(&evaluation(288, 300))[1].starts_with("The whole interval lies above"));
+        assert!(summary(&evaluation(91, 100))[1].starts_with("The share reaches"));
+        assert!(summary(&evaluation(89, 100))[1].starts_with("The target is missed"));
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(number(-70.28), "\u{2212}70.3");
+        assert_eq!(number(-0.001), "0.00");
+        assert_eq!(number(3210.7), "3211");
+        assert_eq!(number(f64::NAN), NOTHING);
+        assert_eq!(mean_sd(1.0, f64::NAN), "1.00");
+        assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(thousands(20), "20");
+        assert_eq!([4.25, 123.0, 3900.0].map(duration), ["4.2 s", "2 min 3 s", "1 h 5 min"].map(String::from));
+    }
+
+    #[test]
+    fn a_share_is_never_rounded_to_certainty() {
+        assert_eq!([0.9999, 1.0, 0.0001, 0.0].map(percent_digits), ["99.9", "100", "0.1", "0"].map(String::from));
+    }
+}

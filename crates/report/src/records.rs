@@ -1,0 +1,363 @@
+//! What a run leaves behind for reading: the shape of `evaluation.json` and of `run --json`.
+//!
+//! The keys are a promise to scripts; new ones may be added, old ones keep their name and meaning. A number without a value
+//! (a return that diverged, an accuracy over no episodes) is NaN here and `null` in JSON.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::statistics::{bootstrap_iqm, bootstrap_mean, clopper_pearson, interquartile_mean, mean, sample_sd};
+
+/// The seed of every bootstrap: a report is the same each time it is made.
+const BOOTSTRAP_SEED: u64 = 0;
+
+/// Everything a run found out about one task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// The task's name.
+    pub task: String,
+    /// How long the run took.
+    pub seconds: f64,
+    /// The share of episodes that should be safe (the paper's d).
+    pub target: f64,
+    /// How well the safety model tells safe from unsafe.
+    pub safety_model: SafetyModel,
+    /// One entry an algorithm, judged by the true rule.
+    pub results: Vec<AlgoResult>,
+    /// One entry a round and algorithm, in order.
+    #[serde(default)]
+    pub rounds: Vec<Round>,
+    /// What the results can be held against.
+    #[serde(default)]
+    pub references: Vec<Reference>,
+}
+
+/// The test episodes of one algorithm, over all seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AlgoResult {
+    /// `sac`, `safesac-h`, `safesac-noh` or `safesac-nonlb`.
+    pub algo: String,
+    /// How many seeds were trained.
+    pub seeds: usize,
+    /// Test episodes over all seeds.
+    pub episodes: u64,
+    /// How many of them kept the true rule.
+    pub safe: u64,
+    /// `safe / episodes`.
+    #[serde(deserialize_with = "number")]
+    pub safe_share: f64,
+    /// The share's two-sided 95 % Clopper-Pearson interval, episodes pooled.
+    pub interval: [f64; 2],
+    /// The 95 % bootstrap interval of the mean over the seeds' shares; of no width where there is one seed.
+    #[serde(deserialize_with = "pair")]
+    pub seed_interval: [f64; 2],
+    /// The mean return over all episodes.
+    #[serde(deserialize_with = "number")]
+    pub return_mean: f64,
+    /// The sample standard deviation of the seeds' mean returns; 0 where there is one seed.
+    #[serde(deserialize_with = "number")]
+    pub return_sd: f64,
+    /// The interquartile mean of the seeds' mean returns.
+    #[serde(deserialize_with = "number")]
+    pub return_iqm: f64,
+    /// Its 95 % bootstrap interval over seeds.
+    #[serde(deserialize_with = "pair")]
+    pub return_iqm_interval: [f64; 2],
+    /// Environment steps each seed was trained for.
+    pub steps: u64,
+    /// The same, seed by seed.
+    #[serde(default)]
+    pub per_seed: Vec<SeedSummary>,
+}
+
+/// The test episodes of one seed, as they came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeedResult {
+    /// The seed.
+    pub seed: u64,
+    /// The return of each episode.
+    pub returns: Vec<f64>,
+    /// Whether each episode kept the true rule.
+    pub safe: Vec<bool>,
+}
+
+/// The test episodes of one seed in numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeedSummary {
+    /// The seed.
+    pub seed: u64,
+    /// Its test episodes.
+    pub episodes: u64,
+    /// How many of them kept the true rule.
+    pub safe: u64,
+    /// `safe / episodes`.
+    #[serde(deserialize_with = "number")]
+    pub safe_share: f64,
+    /// The share's two-sided 95 % Clopper-Pearson interval.
+    pub interval: [f64; 2],
+    /// The mean return.
+    #[serde(deserialize_with = "number")]
+    pub return_mean: f64,
+}
+
+impl SeedResult {
+    fn summary(&self) -> SeedSummary {
+        let episodes = self.safe.len() as u64;
+        let safe = self.safe.iter().filter(|safe| **safe).count() as u64;
+        SeedSummary {
+            seed: self.seed,
+            episodes,
+            safe,
+            safe_share: safe as f64 / episodes as f64,
+            interval: clopper_pearson(safe, episodes),
+            return_mean: mean(&self.returns),
+        }
+    }
+}
+
+impl AlgoResult {
+    /// Computes the statistics of `algo`, trained for `steps` environment steps a seed.
+    pub fn from_seeds(algo: &str, steps: u64, per_seed: &[SeedResult]) -> Self {
+        let summaries: Vec<SeedSummary> = per_seed.iter().map(SeedResult::summary).collect();
+        let episodes = summaries.iter().map(|seed| seed.episodes).sum();
+        let safe = summaries.iter().map(|seed| seed.safe).sum();
+        let shares: Vec<f64> = summaries.iter().map(|seed| seed.safe_share).collect();
+        let returns: Vec<f64> = summaries.iter().map(|seed| seed.return_mean).collect();
+        let all_returns: Vec<f64> = per_seed.iter().flat_map(|seed| seed.returns.iter().copied()).collect();
+        Self {
+            algo: algo.to_owned(),
+            seeds: per_seed.len(),
+            episodes,
+            safe,
+            safe_share: safe as f64 / episodes as f64,
+            interval: clopper_pearson(safe, episodes),
+            seed_interval: bootstrap_mean(&shares, BOOTSTRAP_SEED),
+            return_mean: mean(&all_returns),
+            return_sd: if returns.len() == 1 { 0.0 } else { sample_sd(&returns) },
+            return_iqm: interquartile_mean(&returns),
+            return_iqm_interval: bootstrap_iqm(&[returns], BOOTSTRAP_SEED),
+            steps,
+            per_seed: summaries,
+        }
+    }
+}
+
+/// What the safety model was fitted on and how it judges.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SafetyModel {
+    /// On held-out episodes of the data.
+    #[serde(flatten)]
+    pub held_out: Judgement,
+    /// On the episodes of the agents that were trained against it.
+    #[serde(default)]
+    pub own: Option<Judgement>,
+    /// Labelled episodes in the data, held-out ones included.
+    #[serde(default)]
+    pub data_episodes: u64,
+    /// Labelled sub-trajectories made of them.
+    #[serde(default)]
+    pub data_segments: u64,
+}
+
+/// A classifier's verdicts against the truth. Accuracy alone misleads where most episodes are unsafe, so both error rates
+/// stand beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// The share judged correctly.
+    #[serde(deserialize_with = "number")]
+    pub accuracy: f64,
+    /// The mean of the shares judged correctly among the safe and among the unsafe.
+    #[serde(deserialize_with = "number")]
+    pub balanced_accuracy: f64,
+    /// How many episodes were judged.
+    pub episodes: u64,
+    /// The share of them that is truly safe.
+    #[serde(default = "nan", deserialize_with = "number")]
+    pub safe_share: f64,
+    /// The share of the safe ones that was called unsafe.
+    #[serde(default = "nan", deserialize_with = "number")]
+    pub safe_called_unsafe: f64,
+    /// The share of the unsafe ones that was called safe.
+    #[serde(default = "nan", deserialize_with = "number")]
+    pub unsafe_called_safe: f64,
+}
+
+impl Judgement {
+    /// Counts pairs of predicted P(safe) and truth; from 0.5 on, the prediction says "safe".
+    pub fn from_predictions(predictions: &[(f64, bool)]) -> Self {
+        let count = |truth: bool, called: bool| {
+            predictions.iter().filter(|(p, safe)| *safe == truth && (*p >= 0.5) == called).count() as f64
+        };
+        let (safe_right, safe_wrong) = (count(true, true), count(true, false));
+        let (unsafe_right, unsafe_wrong) = (count(false, false), count(false, true));
+        let safe_called_unsafe = safe_wrong / (safe_right + safe_wrong);
+        let unsafe_called_safe = unsafe_wrong / (unsafe_right + unsafe_wrong);
+        let episodes = predictions.len() as f64;
+        Self {
+            accuracy: (safe_right + unsafe_right) / episodes,
+            balanced_accuracy: 1.0 - 0.5 * (safe_called_unsafe + unsafe_called_safe),
+            episodes: predictions.len() as u64,
+            safe_share: (safe_right + safe_wrong) / episodes,
+            safe_called_unsafe,
+            unsafe_called_safe,
+        }
+    }
+}
+
+/// One algorithm after one round of collect, label, fit, enrich, train.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// The round, from 0.
+    pub round: usize,
+    /// The algorithm.
+    pub algo: String,
+    /// Test episodes over all seeds.
+    pub episodes: u64,
+    /// How many of them kept the true rule.
+    pub safe: u64,
+    /// `safe / episodes`.
+    #[serde(deserialize_with = "number")]
+    pub safe_share: f64,
+    /// The share's two-sided 95 % Clopper-Pearson interval.
+    pub interval: [f64; 2],
+    /// The mean return over all episodes.
+    #[serde(deserialize_with = "number")]
+    pub return_mean: f64,
+    /// The sample standard deviation of the seeds' mean returns.
+    #[serde(deserialize_with = "number")]
+    pub return_sd: f64,
+    /// The round's safety model on held-out episodes.
+    #[serde(deserialize_with = "number")]
+    pub accuracy: f64,
+    /// The round's safety model on this algorithm's own test episodes.
+    #[serde(deserialize_with = "number")]
+    pub own_accuracy: f64,
+}
+
+impl Round {
+    /// The record of `result` in `round`, whose safety model has these accuracies (held-out, and on the agent's own episodes).
+    pub fn new(round: usize, result: &AlgoResult, accuracy: f64, own_accuracy: f64) -> Self {
+        Self {
+            round,
+            algo: result.algo.clone(),
+            episodes: result.episodes,
+            safe: result.safe,
+            safe_share: result.safe_share,
+            interval: result.interval,
+            return_mean: result.return_mean,
+            return_sd: result.return_sd,
+            accuracy,
+            own_accuracy,
+        }
+    }
+}
+
+/// A policy that was not learned here, for comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reference {
+    /// What it is, in words.
+    pub name: String,
+    /// Its mean return.
+    #[serde(deserialize_with = "number")]
+    pub return_mean: f64,
+    /// The share of its episodes that is safe.
+    #[serde(deserialize_with = "number")]
+    pub safe_share: f64,
+}
+
+fn nan() -> f64 {
+    f64::NAN
+}
+
+/// A number, or `null` for NaN, which is how `serde_json` writes it.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+fn pair<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[f64; 2], D::Error> {
+    let pair: [Option<f64>; 2] = Deserialize::deserialize(deserializer)?;
+    Ok(pair.map(|value| value.unwrap_or(f64::NAN)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn seed(seed: u64, returns: &[f64], safe: &[bool]) -> SeedResult {
+        SeedResult { seed, returns: returns.to_vec(), safe: safe.to_vec() }
+    }
+
+    fn evaluation(results: Vec<AlgoResult>) -> Evaluation {
+        let held_out = Judgement::from_predictions(&[(0.9, true), (0.2, true), (0.1, false), (0.3, false)]);
+        let rounds = results.iter().map(|result| Round::new(0, result, 0.98, f64::NAN)).collect();
+        Evaluation {
+            task: "navigation".into(),
+            seconds: 1.5,
+            target: 0.9,
+            safety_model: SafetyModel { held_out, own: None, data_episodes: 40, data_segments: 400 },
+            results,
+            rounds,
+            references: vec![Reference { name: "standing still".into(), return_mean: -9.0, safe_share: 1.0 }],
+        }
+    }
+
+    #[test]
+    fn mean_is_over_episodes_and_deviation_over_seeds() {
+        let seeds = [seed(0, &[1.0, 2.0, 3.0], &[true, true, false]), seed(1, &[10.0], &[true])];
+        let result = AlgoResult::from_seeds("safesac-h", 500, &seeds);
+        assert_eq!((result.seeds, result.episodes, result.safe, result.steps), (2, 4, 3, 500));
+        assert_eq!(result.safe_share, 0.75);
+        assert_eq!(result.return_mean, 4.0);
+        assert_eq!(result.return_sd, sample_sd(&[2.0, 10.0]));
+        assert_eq!(result.interval, clopper_pearson(3, 4));
+        assert!((2.0 / 3.0 - result.seed_interval[0]).abs() < 1e-12 && result.seed_interval[1] == 1.0);
+        assert_eq!(result.per_seed[0].safe, 2);
+    }
+
+    #[test]
+    fn json_has_the_keys_that_scripts_read() {
+        let result = AlgoResult::from_seeds("sac", 10, &[seed(3, &[1.0], &[true])]);
+        let json = serde_json::to_value(evaluation(vec![result])).unwrap();
+        for key in ["task", "seconds", "target", "safety_model", "results", "rounds", "references"] {
+            assert!(!json[key].is_null(), "{key}");
+        }
+        for key in ["accuracy", "balanced_accuracy", "episodes"] {
+            assert!(json["safety_model"][key].is_number(), "{key}");
+        }
+        for key in ["seeds", "episodes", "safe", "safe_share", "return_mean", "return_sd", "steps"] {
+            assert!(json["results"][0][key].is_number(), "{key}");
+        }
+        assert_eq!(json["results"][0]["algo"], "sac");
+        assert_eq!(json["results"][0]["seed_interval"], json!([1.0, 1.0]));
+        assert!(json["results"][0]["interval"][0].is_number());
+    }
+
+    #[test]
+    fn evaluation_survives_json_even_with_nan() {
+        let diverged = AlgoResult::from_seeds("sac", 10, &[seed(0, &[f64::NAN], &[false]), seed(1, &[1.0], &[true])]);
+        let nothing = AlgoResult::from_seeds("safesac-h", 10, &[]);
+        let text = serde_json::to_string(&evaluation(vec![diverged, nothing])).unwrap();
+        let back: Evaluation = serde_json::from_str(&text).unwrap();
+        assert!(back.results[0].return_mean.is_nan() && back.results[1].seed_interval[0].is_nan());
+        assert_eq!(serde_json::to_string(&back).unwrap(), text);
+    }
+
+    #[test]
+    fn the_shortest_evaluation_is_read() {
+        let text = r#"{"task":"hvac","seconds":1,"target":0.9,"results":[],
+            "safety_model":{"accuracy":0.98,"balanced_accuracy":0.9,"episodes":100}}"#;
+        let read: Evaluation = serde_json::from_str(text).unwrap();
+        assert!(read.safety_model.held_out.safe_share.is_nan() && read.rounds.is_empty());
+    }
+
+    #[test]
+    fn both_error_rates_are_counted() {
+        let verdicts = [(0.9, true), (0.2, true), (0.1, false), (0.3, false), (0.6, false), (f64::NAN, false)];
+        let judged = Judgement::from_predictions(&verdicts);
+        assert_eq!(judged.safe_called_unsafe, 0.5);
+        assert_eq!(judged.unsafe_called_safe, 0.25);
+        assert_eq!(judged.balanced_accuracy, 0.625);
+        assert_eq!(judged.accuracy, 4.0 / 6.0);
+        assert!(Judgement::from_predictions(&[]).accuracy.is_nan());
+    }
+}

@@ -1,0 +1,212 @@
+//! The statistics of a report: exact intervals for shares, and intervals over seeds by the bootstrap.
+//!
+//! A share of episodes carries a Clopper-Pearson interval, which never promises too much, however few the episodes. It
+//! treats episodes as independent; episodes of one seed share a policy, so an interval over seeds stands beside it. All
+//! intervals are 95 % ones. What has no value (the mean of nothing, the spread of one number) is NaN, never a guess.
+
+use prudence_env::random::{Stream, stream};
+use rand_chacha::rand_core::Rng as _;
+
+use crate::beta;
+
+/// How many times the bootstrap draws.
+const RESAMPLES: usize = 2_000;
+
+/// The two-sided 95 % Clopper-Pearson interval for a share, `[0, 1]` where nothing was tried.
+pub fn clopper_pearson(successes: u64, trials: u64) -> [f64; 2] {
+    [lower_limit(successes, trials, 0.025), 1.0 - lower_limit(trials.saturating_sub(successes), trials, 0.025)]
+}
+
+/// The one-sided 95 % lower bound for a share: what "at least this share" can be claimed of.
+pub fn clopper_pearson_lower(successes: u64, trials: u64) -> f64 {
+    lower_limit(successes, trials, 0.05)
+}
+
+/// The share under which `successes` or more would come up with probability `tail`.
+fn lower_limit(successes: u64, trials: u64, tail: f64) -> f64 {
+    let successes = successes.min(trials);
+    if successes == 0 {
+        return 0.0;
+    }
+    beta::quantile(tail, successes as f64, (trials - successes) as f64 + 1.0)
+}
+
+/// The arithmetic mean.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The sample standard deviation (divisor n - 1).
+pub fn sample_sd(values: &[f64]) -> f64 {
+    if values.len() < 2 {
+        return f64::NAN;
+    }
+    let centre = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
+    (squares / (values.len() - 1) as f64).sqrt()
+}
+
+/// The interquartile mean: the mean of the middle half, as rliable uses it (Agarwal et al., 2021).
+///
+/// Where a quarter of the values is not a whole number, the values at the edge count in part, so that few seeds do not
+/// make it jump; with a multiple of four it is the 25 % trimmed mean.
+pub fn interquartile_mean(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    iqm_sorting(&mut sorted)
+}
+
+fn iqm_sorting(values: &mut [f64]) -> f64 {
+    if values.iter().any(|value| value.is_nan()) {
+        return f64::NAN;
+    }
+    values.sort_by(f64::total_cmp);
+    let n = values.len() as f64;
+    let (low, high) = (0.25 * n, 0.75 * n);
+    let inside = |i: usize| ((i as f64 + 1.0).min(high) - (i as f64).max(low)).max(0.0);
+    let sum: f64 =
+        values.iter().enumerate().map(|(i, value)| if inside(i) > 0.0 { value * inside(i) } else { 0.0 }).sum();
+    sum / (high - low)
+}
+
+/// The interquartile mean's 95 % interval by the stratified percentile bootstrap.
+///
+/// Every stratum (a task) holds one value a seed and is resampled on its own, so that no resample mixes tasks; one task is
+/// one stratum.
+pub fn bootstrap_iqm(strata: &[Vec<f64>], seed: u64) -> [f64; 2] {
+    bootstrap(strata, seed, iqm_sorting)
+}
+
+/// The mean's 95 % interval by the percentile bootstrap over the values, one a seed.
+pub fn bootstrap_mean(values: &[f64], seed: u64) -> [f64; 2] {
+    bootstrap(&[values], seed, |sample| mean(sample))
+}
+
+fn bootstrap<S: AsRef<[f64]>>(strata: &[S], seed: u64, statistic: impl Fn(&mut [f64]) -> f64) -> [f64; 2] {
+    let mut random = stream(seed, "bootstrap", 0);
+    let mut sample = Vec::new();
+    let mut results: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            sample.clear();
+            for stratum in strata.iter().map(AsRef::as_ref) {
+                sample.extend((0..stratum.len()).map(|_| stratum[below(stratum.len(), &mut random)]));
+            }
+            statistic(&mut sample)
+        })
+        .collect();
+    if results.iter().any(|value| value.is_nan()) {
+        return [f64::NAN; 2];
+    }
+    results.sort_by(f64::total_cmp);
+    [percentile(&results, 0.025), percentile(&results, 0.975)]
+}
+
+/// A uniform index below `n`.
+fn below(n: usize, random: &mut Stream) -> usize {
+    ((u128::from(random.next_u64()) * n as u128) >> 64) as usize
+}
+
+/// Linear interpolation between the sorted values, NumPy's default.
+fn percentile(sorted: &[f64], p: f64) -> f64 {
+    let place = p * (sorted.len() - 1) as f64;
+    let below = place.floor() as usize;
+    let above = (below + 1).min(sorted.len() - 1);
+    sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// scipy 1.17.1: `binomtest(k, n).proportion_ci(0.95, "exact")`, and with `alternative="greater"` the lower bound.
+    #[test]
+    fn clopper_pearson_agrees_with_scipy() {
+        for (successes, trials, low, high, one_sided) in [
+            (90, 100, 0.823_777_402_259_824_7, 0.950_995_310_778_514_1, 0.836_282_376_724_185_7),
+            (0, 100, 0.0, 0.036_216_692_645_190_54, 0.0),
+            (100, 100, 0.963_783_307_354_809_4, 1.0, 0.970_486_950_392_843_4),
+            (0, 1, 0.0, 0.975, 0.0),
+            (1, 1, 0.025, 1.0, 0.05),
+            (1, 2, 0.012_579_117_093_678_99, 0.987_420_882_906_321, 0.025_320_565_519_103_635),
+            (5, 7, 0.290_420_863_737_342_55, 0.963_307_433_823_914_4, 0.341_261_436_155_302_1),
+            (288, 300, 0.931_171_011_810_503, 0.979_163_423_693_586_3, 0.935_996_084_621_227),
+            (916, 1000, 0.897_057_001_008_265, 0.932_447_258_029_416_7, 0.900_142_700_948_223_7),
+            (96_000, 100_000, 0.958_767_039_954_127_6, 0.961_206_187_655_087_8, 0.958_965_810_476_455_5),
+        ] {
+            let [ours_low, ours_high] = clopper_pearson(successes, trials);
+            assert!((ours_low - low).abs() < 1e-10, "{successes}/{trials}: low {ours_low}");
+            assert!((ours_high - high).abs() < 1e-10, "{successes}/{trials}: high {ours_high}");
+            let ours = clopper_pearson_lower(successes, trials);
+            assert!((ours - one_sided).abs() < 1e-10, "{successes}/{trials}: one-sided {ours}");
+        }
+    }
+
+    #[test]
+    fn nine_hundred_sixteen_of_a_thousand_show_ninety_percent() {
+        assert!(clopper_pearson_lower(916, 1000) >= 0.9);
+        assert!(clopper_pearson_lower(915, 1000) < 0.9);
+    }
+
+    #[test]
+    fn nothing_tried_leaves_everything_open() {
+        assert_eq!(clopper_pearson(0, 0), [0.0, 1.0]);
+        assert_eq!(clopper_pearson_lower(0, 0), 0.0);
+    }
+
+    #[test]
+    fn mean_and_deviation() {
+        let values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0];
+        assert_eq!(mean(&values), 3.875);
+        assert!((sample_sd(&values) - 2.748_376_143_938_713).abs() < 1e-14);
+        assert!(mean(&[]).is_nan());
+        assert!(sample_sd(&[1.0]).is_nan());
+    }
+
+    #[test]
+    fn interquartile_mean_is_the_trimmed_mean_with_fractional_edges() {
+        // scipy.stats.trim_mean(x, 0.25)
+        assert_eq!(interquartile_mean(&[3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]), 3.5);
+        // Three values: the middle one whole, a quarter of each neighbour.
+        assert!((interquartile_mean(&[0.0, 2.0, 7.0]) - (0.25 * 0.0 + 2.0 + 0.25 * 7.0) / 1.5).abs() < 1e-15);
+        assert_eq!(interquartile_mean(&[4.0]), 4.0);
+        assert!(interquartile_mean(&[]).is_nan());
+        assert!(interquartile_mean(&[1.0, f64::NAN]).is_nan());
+    }
+
+    #[test]
+    fn bootstrap_is_repeatable_and_close_to_the_normal_interval() {
+        let values: Vec<f64> = (0..200).map(|i| f64::from(i % 20)).collect();
+        let [low, high] = bootstrap_mean(&values, 7);
+        assert_eq!([low, high], bootstrap_mean(&values, 7));
+        assert_ne!([low, high], bootstrap_mean(&values, 8));
+        let half = 1.96 * sample_sd(&values) / (values.len() as f64).sqrt();
+        assert!((low - (mean(&values) - half)).abs() < 0.1 * half, "{low}");
+        assert!((high - (mean(&values) + half)).abs() < 0.1 * half, "{high}");
+    }
+
+    #[test]
+    fn strata_are_resampled_apart() {
+        // Two tasks a thousand apart, without spread inside: mixing them would widen the interval.
+        let tasks = [vec![0.0; 4], vec![1000.0; 4]];
+        assert_eq!(bootstrap_iqm(&tasks, 1), [500.0, 500.0]);
+    }
+
+    #[test]
+    fn bootstrap_of_nothing_one_and_nan() {
+        assert!(bootstrap_mean(&[], 0)[0].is_nan());
+        assert_eq!(bootstrap_mean(&[0.5], 0), [0.5, 0.5]);
+        assert!(bootstrap_iqm(&[vec![1.0, f64::NAN, f64::NAN]], 0)[1].is_nan());
+        assert!(bootstrap_iqm(&[], 0)[0].is_nan());
+    }
+
+    proptest! {
+        #[test]
+        fn interval_contains_the_share(trials in 1u64..5_000, part in 0.0f64..=1.0) {
+            let successes = (part * trials as f64).round() as u64;
+            let share = successes as f64 / trials as f64;
+            let [low, high] = clopper_pearson(successes, trials);
+            prop_assert!(0.0 <= low && low <= share && share <= high && high <= 1.0);
+            prop_assert!(clopper_pearson_lower(successes, trials) >= low);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Fitting: binary cross-entropy of labelled (sub)trajectories, blame left for the model to spread.
+//!
+//! The log-probability of a prefix is a prefix sum of the steps' log-probabilities, so one pass over a segment scores all
+//! its prefixes and each labelled one adds its own term to the loss. Segments that start later get their own pass from
+//! h = 0. The split is by episodes: no segment of a held-out episode is ever trained on.
+
+use prudence_data::{Episode, Segment};
+use prudence_env::random::stream;
+use prudence_nn::kernels::sum_squares;
+use prudence_nn::{Adam, AdamSettings, GruWork, MlpWork, Scalar, loss};
+use rand::RngExt as _;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, SafetyModel};
+
+/// How the safety model is made. Section `[safety]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FitSettings {
+    /// Size of the GRU's memory h.
+    pub hidden: usize,
+    /// Layers of the decoder.
+    pub decoder: Vec<usize>,
+    /// Highest learning rate; it falls to 0 along a cosine.
+    pub learning_rate: f64,
+    /// AdamW's weight decay.
+    pub weight_decay: f64,
+    /// The gradient's norm is clipped to this.
+    pub clip: f64,
+    /// Segments a step.
+    pub batch: usize,
+    /// Steps of gradient descent.
+    pub steps: usize,
+    /// Every so many steps of a segment a prefix enters the loss; the whole segment always does.
+    pub prefix_every: usize,
+    /// Share of the episodes held out.
+    pub held_out: f64,
+}
+
+impl Default for FitSettings {
+    fn default() -> Self {
+        Self {
+            hidden: 16,
+            decoder: vec![64, 64],
+            learning_rate: 1e-2,
+            weight_decay: 1e-4,
+            clip: 1.0,
+            batch: 128,
+            steps: 4000,
+            prefix_every: 1,
+            held_out: 0.1,
+        }
+    }
+}
+
+/// Segments laid out for the networks, time leading.
+#[derive(Default)]
+pub(crate) struct Sequences<T> {
+    /// `[T, B, s + a]`, normalised; zeros past a segment's end.
+    input: Vec<T>,
+    /// `[T, B, s + a + h]`
+    rows: Vec<T>,
+    /// `[T, B]`
+    log_prob: Vec<T>,
+    pair: Vec<T>,
+}
+
+impl<T: Scalar> Sequences<T> {
+    /// `log P` of each step, `[T, B]`, T being the longest span. `batch` columns, of which the spans fill the first.
+    pub(crate) fn log_prob(
+        &mut self,
+        model: &SafetyModel<T>,
+        spans: &[(&Episode, usize, usize)],
+        batch: usize,
+        gru: &mut GruWork<T>,
+        decoder: &mut MlpWork<T>,
+    ) -> &[T] {
+        let (inputs, hidden, width) = (model.gru.inputs, model.gru.hidden, model.decoder.inputs());
+        let steps = spans.iter().map(|(_, start, end)| end - start).max().unwrap_or(0);
+        let rows = steps * batch;
+        self.input.clear();
+        self.input.resize(rows * inputs, T::ZERO);
+        for (b, (episode, start, end)) in spans.iter().enumerate() {
+            let s = episode.observations.len() / (episode.len() + 1);
+            let a = episode.actions.len() / episode.len();
+            for t in *start..*end {
+                self.pair.clear();
+                self.pair.extend(episode.observations[t * s..][..s].iter().map(|x| T::of(f64::from(*x))));
+                self.pair.extend(episode.actions[t * a..][..a].iter().map(|x| T::of(f64::from(*x))));
+                let (observation, action) = self.pair.split_at(s);
+                model.normalise(observation, action, &mut self.input[((t - start) * batch + b) * inputs..][..inputs]);
+            }
+        }
+        gru.set_steps(steps);
+        let (gru_parameters, decoder_parameters) = model.split();
+        model.gru.forward(gru_parameters, &self.input, gru);
+        self.rows.resize(rows * width, T::ZERO);
+        let known = self.input.chunks_exact(inputs).zip(gru.hidden().chunks_exact(hidden));
+        for (row, (input, memory)) in self.rows.chunks_exact_mut(width).zip(known) {
+            row[..inputs].copy_from_slice(input);
+            row[inputs..].copy_from_slice(memory); // h_t, the memory before step t
+        }
+        decoder.set_batch(rows);
+        model.decoder.forward(decoder_parameters, &self.rows, 1, decoder);
+        self.log_prob.resize(rows, T::ZERO);
+        loss::log_sigmoid(decoder.output(), &mut self.log_prob);
+        &self.log_prob
+    }
+}
+
+/// The model in training and everything a step needs.
+pub struct Fitter<T> {
+    /// The model so far.
+    pub model: SafetyModel<T>,
+    settings: FitSettings,
+    adam: Adam<T>,
+    gru: GruWork<T>,
+    decoder: MlpWork<T>,
+    sequences: Sequences<T>,
+    gradients: Vec<T>,
+    hidden_gradient: Vec<T>,
+    decoder_input: Vec<T>,
+}
+
+impl<T: Scalar> Fitter<T> {
+    /// Wraps a model whose parameters are set.
+    pub fn new(model: SafetyModel<T>, settings: &FitSettings) -> Self {
+        let decay = AdamSettings { weight_decay: settings.weight_decay, ..AdamSettings::default() };
+        Self {
+            adam: Adam::new(model.parameters.len(), decay),
+            gru: GruWork::new(&model.gru, 1, settings.batch),
+            decoder: model.decoder_work(settings.batch),
+            sequences: Sequences::default(),
+            gradients: vec![T::ZERO; model.parameters.len()],
+            hidden_gradient: Vec::new(),
+            decoder_input: Vec::new(),
+            settings: settings.clone(),
+            model,
+        }
+    }
+
+    /// The loss of these segments and, left in `gradients`, its gradient.
+    pub fn loss_and_gradient(&mut self, episodes: &[Episode], segments: &[&Segment]) -> T {
+        let batch = self.settings.batch;
+        assert!(segments.len() <= batch, "more segments than the batch holds");
+        let spans: Vec<_> = segments.iter().map(|s| (&episodes[s.episode], s.start, s.end)).collect();
+        let log_prob = self.sequences.log_prob(&self.model, &spans, batch, &mut self.gru, &mut self.decoder);
+
+        let gradient = self.decoder.output_gradient(); // by log P first, [T, B]
+        gradient.fill(T::ZERO);
+        let (mut total, mut count) = (T::ZERO, 0usize);
+        for (b, segment) in segments.iter().enumerate() {
+            let steps = segment.end - segment.start;
+            let mut sum = T::ZERO;
+            for t in 0..steps {
+                sum += log_prob[t * batch + b];
+                let length = t + 1;
+                let wanted = length == steps || length % self.settings.prefix_every == 0;
+                if let Some(safe) = wanted.then(|| segment.prefix_label(length)).flatten() {
+                    let (loss, derivative) = loss::trajectory_cross_entropy(sum, safe);
+                    total += loss;
+                    count += 1;
+                    gradient[t * batch + b] = derivative;
+                }
+            }
+            // A prefix's log-probability is the sum of its steps': each step gets the derivatives of all longer prefixes.
+            let mut carried = T::ZERO;
+            for t in (0..steps).rev() {
+                carried += gradient[t * batch + b];
+                gradient[t * batch + b] = carried;
+            }
+        }
+        let scale = T::of(1.0 / count.max(1) as f64);
+        gradient.iter_mut().for_each(|g| *g *= scale);
+        let (logits, gradient) = self.decoder.output_and_gradient();
+        loss::log_sigmoid_backward(logits, gradient);
+
+        let (model, inputs, hidden) = (&self.model, self.model.gru.inputs, self.model.gru.hidden);
+        let (gru_parameters, decoder_parameters) = model.split();
+        let (gru_gradients, decoder_gradients) = self.gradients.split_at_mut(model.gru.parameters());
+        model.decoder.backward(decoder_parameters, &self.sequences.rows, 1, &mut self.decoder, decoder_gradients);
+        let rows = self.sequences.log_prob.len();
+        self.decoder_input.resize(rows * hidden, T::ZERO);
+        model.decoder.input_gradient(decoder_parameters, &self.decoder, inputs, &mut self.decoder_input);
+        // The last memory is read by nobody: its gradient is zero.
+        self.hidden_gradient.clear();
+        self.hidden_gradient.extend_from_slice(&self.decoder_input);
+        self.hidden_gradient.resize((rows + batch) * hidden, T::ZERO);
+        model.gru.backward(
+            gru_parameters,
+            &self.sequences.input,
+            &self.hidden_gradient,
+            &mut self.gru,
+            gru_gradients,
+        );
+        total * scale
+    }
+
+    /// The gradient the last [`Fitter::loss_and_gradient`] left.
+    pub fn gradients(&self) -> &[T] {
+        &self.gradients
+    }
+
+    /// The parameters, GRU first.
+    pub fn parameters(&mut self) -> &mut [T] {
+        &mut self.model.parameters
+    }
+
+    /// One step of AdamW on these segments; returns the loss.
+    pub fn step(&mut self, episodes: &[Episode], segments: &[&Segment], rate: f64) -> T {
+        let loss = self.loss_and_gradient(episodes, segments);
+        let norm = sum_squares(&self.gradients).f64().sqrt();
+        let scale = if norm > self.settings.clip { self.settings.clip / norm } else { 1.0 };
+        self.adam.step(&mut self.model.parameters, &self.gradients, rate, scale);
+        loss
+    }
+}
+
+/// Means and inverse deviations of `(s, a)` over the steps of these episodes; a constant input is only centred.
+fn moments(episodes: &[&Episode], observation: usize, action: usize) -> (Vec<f32>, Vec<f32>) {
+    let mut sums = vec![(0.0f64, 0.0f64); observation + action];
+    let mut count = 0.0;
+    for episode in episodes {
+        let rows = episode.observations.chunks_exact(observation).zip(episode.actions.chunks_exact(action));
+        for (s, a) in rows {
+            count += 1.0;
+            for (sum, x) in sums.iter_mut().zip(s.iter().chain(a)) {
+                sum.0 += f64::from(*x);
+                sum.1 += f64::from(*x).powi(2);
+            }
+        }
+    }
+    sums.into_iter()
+        .map(|(sum, squares)| {
+            let mean = sum / count;
+            let deviation = (squares / count - mean * mean).max(0.0).sqrt();
+            let inverse = if deviation > 1e-6 { 1.0 / deviation } else { 1.0 };
+            (mean as f32, inverse as f32)
+        })
+        .unzip()
+}
+
+/// A fresh model for this data: inputs normalised by `episodes`, PyTorch's initial weights, and an output bias under which
+/// whole episodes of `horizon` steps start out safe (their sum is about -0.1).
+pub fn initial_model(
+    episodes: &[&Episode],
+    observation: usize,
+    action: usize,
+    horizon: usize,
+    settings: &FitSettings,
+    seed: u64,
+) -> SafetyModel {
+    let mut model = SafetyModel::zeros(observation, action, settings.hidden, &settings.decoder);
+    (model.centre, model.scale) = moments(episodes, observation, action);
+    let rng = &mut stream(seed, "safety-init", 0);
+    let (gru, decoder) = model.parameters.split_at_mut(model.gru.parameters());
+    model.gru.init(gru, rng);
+    model.decoder.init(decoder, rng);
+    if let Some(bias) = decoder.last_mut() {
+        *bias = (10.0 * (horizon as f32 + 1.0)).ln();
+    }
+    model
+}
+
+/// Fits a model to the training segments. `progress` hears the step and the loss.
+pub fn fit(
+    episodes: &[Episode],
+    training: &[Segment],
+    horizon: usize,
+    settings: &FitSettings,
+    seed: u64,
+    mut progress: impl FnMut(usize, f32),
+) -> Result<SafetyModel, Error> {
+    let Some(first) = training.first().map(|s| &episodes[s.episode]) else {
+        return Err(Error::Data("no labelled episode to train on: run `prudence label` first".into()));
+    };
+    for (verdict, name) in [(true, "safe"), (false, "unsafe")] {
+        if !training.iter().any(|s| s.safe == verdict) {
+            return Err(Error::Data(format!("every training label is the same: not one {name} episode to learn from")));
+        }
+    }
+    let (observation, action) = (first.observations.len() / (first.len() + 1), first.actions.len() / first.len());
+    let mut used: Vec<usize> = training.iter().map(|s| s.episode).collect();
+    used.sort_unstable();
+    used.dedup();
+    let used: Vec<&Episode> = used.into_iter().map(|i| &episodes[i]).collect();
+    let model = initial_model(&used, observation, action, horizon, settings, seed);
+    let mut fitter = Fitter::new(model, settings);
+    let mut rng = stream(seed, "safety-batches", 0);
+    let mut batch = Vec::with_capacity(settings.batch);
+    for step in 0..settings.steps {
+        batch.clear();
+        batch.extend((0..settings.batch).map(|_| &training[rng.random_range(0..training.len())]));
+        let along = step as f64 / settings.steps as f64;
+        let rate = settings.learning_rate * 0.5 * (1.0 + (std::f64::consts::PI * along).cos());
+        let loss = fitter.step(episodes, &batch, rate);
+        progress(step + 1, loss);
+    }
+    Ok(fitter.model)
+}
