@@ -48,7 +48,9 @@ pub fn setup_hash(setup: &Setup) -> Result<String, Error> {
     }
     for episode in setup.stored.iter() {
         let numbers = [&episode.observations, &episode.actions, &episode.rewards];
-        numbers.iter().for_each(|column| column.iter().for_each(|x| drop(hash.update(&x.to_le_bytes()))));
+        for x in numbers.into_iter().flatten() {
+            hash.update(&x.to_le_bytes());
+        }
     }
     Ok(hash.finalize().to_hex().to_string())
 }

@@ -282,9 +282,9 @@ impl Trainer {
     }
 
     /// Test episodes with the averaged policy.
-    pub fn test(&mut self, episodes: u64, sampled: bool) -> Result<Vec<TestEpisode>, Error> {
+    pub fn test(&mut self, episodes: std::ops::Range<u64>, sampled: bool) -> Result<Vec<TestEpisode>, Error> {
         let Setup { rule, seed, .. } = &self.setup;
-        test(&mut self.tester, rule, &self.learner.averaged_policy, 0..episodes, *seed, sampled)
+        test(&mut self.tester, rule, &self.learner.averaged_policy, episodes, *seed, sampled)
     }
 
     /// Tests, and writes down how things stand.
@@ -307,7 +307,7 @@ impl Trainer {
             temperature: self.learner.temperature(),
             ..Record::default()
         };
-        let tests = self.test(self.setup.settings.train.test_episodes, false)?;
+        let tests = self.test(0..self.setup.settings.train.test_episodes, false)?;
         record.tests(&tests);
         Ok(record)
     }

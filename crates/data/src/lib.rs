@@ -5,6 +5,7 @@
 //! from a table ([`import_csv`]) or from people. [`split`] sets episodes aside for testing and [`gather`] turns the
 //! labels of one side into the [`Segment`]s a safety model is trained on. Whatever is written goes through [`files`].
 
+mod dataset;
 mod episode;
 mod error;
 pub mod files;
@@ -15,6 +16,7 @@ mod segments;
 mod shard;
 mod store;
 
+pub use dataset::{Dataset, find_stores, label_path};
 pub use episode::Episode;
 pub use error::Error;
 pub use labels::{Label, LabelLog, import_csv, latest};

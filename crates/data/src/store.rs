@@ -8,6 +8,7 @@
 use std::fs::{self, File};
 use std::io::Seek as _;
 use std::ops::Range;
+use std::panic;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -216,7 +217,12 @@ impl Store {
             return Err(broken("does not have the hash that the index says"));
         }
         file.rewind().map_err(Error::io(&path, "read"))?;
-        shard::decode(&file, &self.schema, held.start, steps, wanted, with_signals).map_err(|e| broken(&e.to_string()))
+        // The Parquet reader asserts some of what files claim; a forged one must not take the program down.
+        let decode = || shard::decode(&file, &self.schema, held.start, steps, wanted, with_signals);
+        match panic::catch_unwind(panic::AssertUnwindSafe(decode)) {
+            Ok(episodes) => episodes.map_err(|e| broken(&e.to_string())),
+            Err(_) => Err(broken("the Parquet reader gave up on it")),
+        }
     }
 
     /// Whether line `n` of the index goes on where the one before it ends.

@@ -1,5 +1,7 @@
 //! Navigation: dynamics, zones, reward, walls, settings, state.
 
+use proptest::collection::vec;
+use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use prudence_env::conformance::{self, Chance};
 use prudence_env::navigation::{DISC_CENTRE, DISC_RADIUS, GOAL, Navigation, START, Settings, distance, in_danger};
 use prudence_env::{Env, EnvSettings, Error, Zone};
@@ -248,4 +250,29 @@ fn settings_read_and_write_and_refuse() {
     let none = EnvSettings::Navigation(Settings { horizon: 0, ..Settings::default() }).build().err();
     assert_eq!(none.map(|error| error.to_string()).unwrap(), "env.horizon = 0: a whole number of at least 1");
     assert!(matches!(build(true, 1).step(&[0.0; 2], &mut [0.0; 2]), Err(Error::Over)));
+}
+
+proptest! {
+    #[test]
+    fn no_finite_action_leaves_the_plane(seed: u64, actions in vec([-1e300..1e300, -2.0..2.0f64], 1..20)) {
+        let (mut env, mut at) = (build(true, 20), [0.0; 2]);
+        env.reset(seed, &mut at).unwrap();
+        for action in actions {
+            env.step(&action, &mut at).unwrap();
+            prop_assert!(at.iter().all(|value| (0.0..=10.0).contains(value)), "{at:?}");
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_restore_panic(mut bytes in vec(any::<u8>(), 0..100), known: bool) {
+        let mut env = build(true, 20);
+        if known && !bytes.is_empty() {
+            bytes.resize(73, 0);
+            bytes[0] = 1;
+        }
+        let before = env.snapshot();
+        if env.restore(&bytes, &mut [0.0; 2]).is_err() {
+            prop_assert_eq!(env.snapshot(), before);
+        }
+    }
 }

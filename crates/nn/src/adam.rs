@@ -43,8 +43,9 @@ impl<T: Scalar> Adam<T> {
         let s = self.settings;
         let t = self.steps as f64;
         AdamStep {
-            beta1: T::of(s.beta1),
+            gain1: T::of(1.0 - s.beta1),
             beta2: T::of(s.beta2),
+            gain2: T::of(1.0 - s.beta2),
             rate: T::of(rate / (1.0 - s.beta1.powf(t))),
             correction: T::of((1.0 - s.beta2.powf(t)).sqrt().recip()),
             epsilon: T::of(s.epsilon),

@@ -151,14 +151,7 @@ impl Gru {
 
     /// Back through time. `dh [T + 1, B, H]` holds the gradient by every h (from the decoder); parameters' gradients are
     /// overwritten. Must follow [`Gru::forward`] on the same `x`.
-    pub fn backward<T: Scalar>(
-        &self,
-        parameters: &[T],
-        x: &[T],
-        dh: &[T],
-        work: &mut GruWork<T>,
-        gradients: &mut [T],
-    ) {
+    pub fn backward<T: Scalar>(&self, parameters: &[T], x: &[T], dh: &[T], work: &mut GruWork<T>, gradients: &mut [T]) {
         let (steps, batch, h) = (work.steps, work.batch, self.hidden);
         assert!(gradients.len() == self.parameters() && dh.len() == (steps + 1) * batch * h, "gru gradient shapes");
         let (_, w_hh, ..) = self.split(parameters);

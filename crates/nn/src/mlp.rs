@@ -128,10 +128,7 @@ impl Mlp {
             .enumerate()
             .flat_map(|(l, layer)| {
                 let n = 2 * l; // the ReLUs between have numbers too
-                [
-                    (format!("{n}.weight"), vec![layer.outputs, layer.inputs]),
-                    (format!("{n}.bias"), vec![layer.outputs]),
-                ]
+                [(format!("{n}.weight"), vec![layer.outputs, layer.inputs]), (format!("{n}.bias"), vec![layer.outputs])]
             })
             .collect()
     }
@@ -214,7 +211,13 @@ impl Mlp {
                     matmul(below, false, delta, View::new(weight, layer.outputs, layer.inputs));
                     relu_backward(below, &work.activations[l - 1][g * batch * layer.inputs..]);
                 } else {
-                    self.first_layer_input(delta, weight, &layer, first, &mut dx[g * batch * columns..][..batch * columns]);
+                    self.first_layer_input(
+                        delta,
+                        weight,
+                        &layer,
+                        first,
+                        &mut dx[g * batch * columns..][..batch * columns],
+                    );
                 }
             }
         }
@@ -232,7 +235,14 @@ impl Mlp {
         }
     }
 
-    fn first_layer_input<T: Scalar>(&self, delta: View<'_, T>, weight: &[T], layer: &Layer, first: usize, dx: &mut [T]) {
+    fn first_layer_input<T: Scalar>(
+        &self,
+        delta: View<'_, T>,
+        weight: &[T],
+        layer: &Layer,
+        first: usize,
+        dx: &mut [T],
+    ) {
         let columns = View::strided(&weight[first..], layer.outputs, layer.inputs - first, layer.inputs);
         matmul(dx, false, delta, columns);
     }

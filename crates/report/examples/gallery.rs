@@ -6,8 +6,9 @@ use std::error::Error;
 use std::io::Write as _;
 use std::path::Path as FilePath;
 
+use prudence_env::Env as _;
+use prudence_env::navigation::{Navigation, START, Settings, in_danger};
 use prudence_env::random::{Stream, stream};
-use prudence_env::{Scene, Zone};
 use prudence_report::figure::{self, Curve, MultiplierCurve, Path};
 use prudence_report::html::Report;
 use prudence_report::records::{AlgoResult, Evaluation, Judgement, Reference, Round, SafetyModel, SeedResult};
@@ -32,6 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(folder)?;
 
     let evaluation = evaluation(10);
+    let scene = Navigation::new(&Settings::default())?.scene().unwrap_or_default();
     let held_out = predictions(400, 0.12, 1.0);
     let own = predictions(300, 0.8, 0.6);
     let series = [("held-out episodes".to_owned(), held_out), ("the agents' own episodes".to_owned(), own)];
@@ -41,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         figure::multiplier(&multipliers()),
         figure::rounds(&evaluation.rounds, evaluation.target),
         figure::reliability(&series),
-        figure::paths(&scene(), &groups()),
+        figure::paths(&scene, &groups()),
     ];
     for figure in &figures {
         write(&folder.join(figure.name).with_extension("svg"), &figure.svg)?;
@@ -151,30 +153,30 @@ fn predictions(count: u64, safe: f64, trust: f64) -> Vec<(f64, bool)> {
     (0..count).map(one).collect()
 }
 
-fn scene() -> Scene {
-    Scene {
-        bounds: [0.0, 10.0, 0.0, 10.0],
-        zones: vec![Zone::Rectangle([3.0, 7.0, 3.2, 6.8]), Zone::Disc([7.6, 8.4], 1.0)],
-        marks: vec![("start".into(), [1.0, 1.0]), ("goal".into(), [9.0, 9.0])],
-    }
-}
-
+/// Episodes through the real scene: half a circle's bend away from the straight way, a step of 0.9 at a time.
 fn groups() -> Vec<(String, Vec<Path>)> {
     let path = |bend: f64, index: u64| {
         let mut random = stream(index, "path", (10.0 * bend) as u64);
-        let bend = bend + 0.5 * noise(&mut random);
-        let mut path = Path { xy: vec![[1.0, 1.0]], blame: vec![], safe: true };
-        for k in 1..=50 {
-            let t = f64::from(k) / 50.0;
+        let bend = bend + 0.4 * noise(&mut random);
+        let mut path = Path { xy: vec![START], blame: vec![], safe: true };
+        let mut dangers = 0;
+        for k in 1..=20 {
+            let t = (f64::from(k) / 13.0).min(1.0);
             let off = bend * (std::f64::consts::PI * t).sin();
-            let place = [1.0 + 8.0 * t + off, 1.0 + 8.0 * t - off].map(|c| c + 0.06 * noise(&mut random));
-            let inside = (3.0..7.0).contains(&place[0]) && (3.2..6.8).contains(&place[1]);
-            path.safe &= !inside;
-            path.blame.push(if inside { 2.0 + 5.0 * uniform(&mut random) } else { 0.1 * uniform(&mut random) });
+            let mean = [START[0] + 7.0 * t + off, START[1] + 8.0 * t - 0.5 * off];
+            let place = mean.map(|c| (c + 0.15 * noise(&mut random)).clamp(0.0, 10.0));
+            let danger = in_danger(place);
+            dangers += u32::from(danger);
+            path.safe = dangers <= 1;
+            path.blame.push(match dangers {
+                1 if danger => 0.4 + uniform(&mut random),
+                2.. if danger => 3.0 + 4.0 * uniform(&mut random),
+                _ => 0.05 * uniform(&mut random),
+            });
             path.xy.push(place);
         }
         path
     };
     let group = |label: &str, bend: f64| (label.to_owned(), (0..12).map(|index| path(bend, index)).collect());
-    vec![group("sac", 0.3), group("safesac-h", 3.0), group("safesac-noh", 2.0)]
+    vec![group("sac", 0.2), group("safesac-h", 2.4), group("safesac-noh", 1.6)]
 }

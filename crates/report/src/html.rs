@@ -51,10 +51,10 @@ impl Report<'_> {
         page.push_str("</header>\n");
         section(&mut page, "Notes", &self.notes());
         section(&mut page, "Results", &tables::results(self.evaluation));
+        section(&mut page, "Figures", &self.figures());
         section(&mut page, "Seed by seed", &tables::seeds(self.evaluation));
         section(&mut page, "Rounds", &tables::rounds(self.evaluation));
         section(&mut page, "The safety model", &tables::safety_model(self.evaluation));
-        section(&mut page, "Figures", &self.figures());
         section(&mut page, "Settings", &self.settings());
         section(&mut page, "How to repeat it", &self.repeat());
         page.push_str("</main>\n</body>\n</html>\n");
@@ -164,6 +164,7 @@ mod tests {
             "prudence 0.1.0",
             "SafeSAC-H",
             "4/4",
+            "39.8\u{2013}100",
             "Every seed against the target",
         ] {
             assert!(html.contains(text), "{text}");

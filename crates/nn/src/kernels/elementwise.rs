@@ -61,10 +61,12 @@ pub fn row_sum<T: Scalar>(sums: &mut [T], x: &[T]) {
 /// The numbers Adam needs for one step, bias corrections included.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamStep<T> {
-    /// First moment's decay.
-    pub beta1: T,
+    /// The gradient's share in the first moment, `1 - beta1`.
+    pub gain1: T,
     /// Second moment's decay.
     pub beta2: T,
+    /// The square's share in the second moment, `1 - beta2`: in f32 that difference is wrong in its fifth digit.
+    pub gain2: T,
     /// Learning rate over `1 - beta1^t`.
     pub rate: T,
     /// One over the root of `1 - beta2^t`.
@@ -113,8 +115,8 @@ pub fn adam_polyak<T: Scalar>(
 #[inline(always)]
 fn adam_one<T: Scalar>(w: &mut T, g: T, m: &mut T, v: &mut T, s: AdamStep<T>) {
     let gradient = g * s.scale;
-    *m = (T::ONE - s.beta1).fma(gradient - *m, *m);
-    *v = s.beta2.fma(*v, (T::ONE - s.beta2) * gradient * gradient);
+    *m = s.gain1.fma(gradient - *m, *m);
+    *v = s.beta2.fma(*v, s.gain2 * gradient * gradient);
     *w = *w * s.shrink - s.rate * *m / v.sqrt().fma(s.correction, s.epsilon);
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn ticks([low, high]: [f64; 2], count: usize) -> Vec<f64> {
         return vec![low];
     }
     let power = 10f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|m| m * power >= rough * 0.999).unwrap_or(10.0) * power;
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|m| m * power >= 0.8 * rough).unwrap_or(10.0) * power;
     let first = (low / step - 1e-9).ceil();
     let last = (high / step + 1e-9).floor();
     (0..=(last - first).max(0.0) as usize).map(|i| (first + i as f64) * step).collect()

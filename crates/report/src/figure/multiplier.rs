@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn draws_each_seed_and_the_mean() {
         let curve = MultiplierCurve { label: "safesac-h".into(), seeds: vec![vec![(0.0, 0.0), (5.0, 2.0)]; 3] };
-        let figure = multiplier(&[curve.clone()]);
+        let figure = multiplier(std::slice::from_ref(&curve));
         assert_eq!(figure.svg.matches(r#"stroke-width="0.8""#).count(), 3);
         assert_eq!(figure.svg.matches(r#"stroke-width="2.4""#).count(), 1);
         assert_eq!(figure, multiplier(&[curve]));

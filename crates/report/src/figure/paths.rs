@@ -17,6 +17,16 @@ pub struct Path {
     pub safe: bool,
 }
 
+impl Path {
+    /// The colour level of the step that led to place `k`. Blame is aligned at the end, so that places may include the
+    /// start or not.
+    fn level(&self, k: usize) -> usize {
+        let step = (k + self.blame.len()).checked_sub(self.xy.len());
+        let blame = step.and_then(|step| self.blame.get(step)).copied().unwrap_or(0.0);
+        ((blame / MOST_BLAME * LEVELS as f64) as usize).min(LEVELS - 1)
+    }
+}
+
 /// Blame from here on has the last colour: the safety model's floor.
 const MOST_BLAME: f64 = 7.0;
 /// Colours told apart; steps of one colour are drawn together, the most blamed ones last.
@@ -100,16 +110,23 @@ fn draw_group(svg: &mut Svg, panel: &Panel, scene: &Scene, label: &str, episodes
             let style = format!(r#"fill="none" stroke="{colour}" stroke-width="{width}" stroke-linecap="round""#);
             svg.path(data, &style);
         }
+        // Rules judge places, not the way between them: where steps are long, each place gets a dot.
+        for path in episodes.iter().filter(|path| path.xy.len() <= 60) {
+            for (k, place) in path.xy.iter().enumerate().skip(1).filter(|(_, place)| finite(place)) {
+                let colour = colour_at((path.level(k) as f64 + 0.5) / LEVELS as f64);
+                svg.circle(panel.at(*place), 1.7, &format!(r#"fill="{colour}""#));
+            }
+        }
         for path in episodes {
             let end = path.xy.iter().rev().find(|place| finite(place)).map(|place| panel.at(*place));
             match (end, path.safe) {
                 (None, _) => {}
                 (Some(end), true) => {
-                    svg.circle(end, 3.2, &format!(r##"fill="{SAFE}" stroke="#fff" stroke-width="0.8""##))
+                    svg.circle(end, 3.0, &format!(r##"fill="{SAFE}" stroke="#fff" stroke-width="0.8""##))
                 }
                 (Some(end), false) => {
-                    svg.cross(end, 3.6, r##"stroke="#fff" stroke-width="4""##);
-                    svg.cross(end, 3.6, &format!(r#"stroke="{UNSAFE}" stroke-width="2""#));
+                    svg.cross(end, 3.0, r##"stroke="#fff" stroke-width="3.6""##);
+                    svg.cross(end, 3.0, &format!(r#"stroke="{UNSAFE}" stroke-width="1.7""#));
                 }
             }
         }
@@ -132,10 +149,7 @@ fn steps_by_level(panel: &Panel, episodes: &[Path]) -> Vec<String> {
     for path in episodes {
         let mut run: (usize, Vec<[f64; 2]>) = (0, Vec::new());
         for (k, places) in path.xy.windows(2).enumerate() {
-            // Aligned at the end, so that places may include the start or not.
-            let step = (k + path.blame.len() + 1).checked_sub(path.xy.len());
-            let blame = step.and_then(|step| path.blame.get(step)).copied().unwrap_or(0.0);
-            let level = ((blame / MOST_BLAME * LEVELS as f64) as usize).min(LEVELS - 1);
+            let level = path.level(k + 1);
             if !places.iter().all(finite) || run.0 != level || run.1.is_empty() {
                 flush(&mut data, &mut run);
             }

@@ -17,7 +17,14 @@ const RADIUS: f64 = 11.0;
 struct Bin {
     count: u64,
     safe: u64,
+    /// The sum of the predictions.
     predicted: f64,
+}
+
+impl Bin {
+    fn mean_prediction(&self) -> f64 {
+        self.predicted / self.count as f64
+    }
 }
 
 fn bins(predictions: &[(f64, bool)]) -> [Bin; BINS] {
@@ -45,7 +52,7 @@ pub fn reliability(series: &[(String, Vec<(f64, bool)>)]) -> Figure {
         .collect();
     let top = legend(&mut svg, 56.0, 8.0, &entries) + 30.0;
 
-    let main = Panel { left: 56.0, top, width: WIDTH - 56.0 - 24.0, height: 320.0, x: [0.0, 1.0], y: [0.0, 1.0] };
+    let main = Panel { left: 56.0, top, width: WIDTH - 56.0 - 24.0, height: 280.0, x: [0.0, 1.0], y: [0.0, 1.0] };
     let shares = |bins: &[Bin; BINS]| bins.map(|bin| bin.count as f64 / total(bins).max(1) as f64);
     let highest = binned.iter().flat_map(shares).fold(0.0, f64::max);
     let y = [0.0, if highest > 0.0 { 125.0 * highest } else { 100.0 }];
@@ -59,21 +66,13 @@ pub fn reliability(series: &[(String, Vec<(f64, bool)>)]) -> Figure {
     if binned.iter().all(|bins| total(bins) == 0) {
         main.no_data(&mut svg);
     }
-    let mut dots: Vec<(usize, &Bin)> =
-        binned.iter().enumerate().flat_map(|(i, b)| b.iter().map(move |bin| (i, bin))).collect();
-    dots.retain(|(_, bin)| bin.count > 0);
+    let mut dots: Vec<Dot> = (0..BINS).flat_map(|k| dots_of_bin(&binned, k)).collect();
     // The largest first, so that no dot is buried.
-    dots.sort_by_key(|(i, bin)| (Reverse(bin.count), *i));
-    let fullest = dots.first().map_or(1.0, |(_, bin)| bin.count as f64);
-    for (i, bin) in dots {
-        let apart = 6.0 * (i as f64 - 0.5 * (series.len() as f64 - 1.0));
-        draw_bin(
-            &mut svg,
-            &Panel { left: main.left + apart, ..main },
-            bin,
-            (bin.count as f64 / fullest).sqrt(),
-            colour(i),
-        );
+    dots.sort_by_key(|dot| (Reverse(dot.bin.count), dot.series));
+    let fullest = dots.first().map_or(1.0, |dot| dot.bin.count as f64);
+    for dot in dots {
+        let panel = Panel { left: main.left + dot.shift, ..main };
+        draw_bin(&mut svg, &panel, &dot.bin, (dot.bin.count as f64 / fullest).sqrt(), colour(dot.series));
     }
 
     strip.title(&mut svg, "Share of the episodes (%), with their number");
@@ -109,9 +108,27 @@ pub fn reliability(series: &[(String, Vec<(f64, bool)>)]) -> Figure {
     }
 }
 
+/// A bin of one series, moved aside by some pixels.
+struct Dot {
+    series: usize,
+    bin: Bin,
+    shift: f64,
+}
+
+/// The dots of bin `k`, moved a little apart in the order of their predictions, so that bars do not hide each other.
+fn dots_of_bin(binned: &[[Bin; BINS]], k: usize) -> Vec<Dot> {
+    let mut dots: Vec<Dot> =
+        binned.iter().enumerate().map(|(series, bins)| Dot { series, bin: bins[k], shift: 0.0 }).collect();
+    dots.retain(|dot| dot.bin.count > 0);
+    dots.sort_by(|a, b| a.bin.mean_prediction().total_cmp(&b.bin.mean_prediction()));
+    let middle = 0.5 * (dots.len() as f64 - 1.0);
+    dots.iter_mut().enumerate().for_each(|(rank, dot)| dot.shift = 6.0 * (rank as f64 - middle));
+    dots
+}
+
 /// A marker at the bin's mean prediction, with its interval; `size` is 1 for the fullest bin.
 fn draw_bin(svg: &mut Svg, panel: &Panel, bin: &Bin, size: f64, colour: &str) {
-    let predicted = bin.predicted / bin.count as f64;
+    let predicted = bin.mean_prediction();
     let share = bin.safe as f64 / bin.count as f64;
     let [low, high] = clopper_pearson(bin.safe, bin.count).map(|limit| panel.at([predicted, limit]));
     let title = format!("predicted {predicted:.3}, truly safe {share:.3} ({} of {})", bin.safe, bin.count);

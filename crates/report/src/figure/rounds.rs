@@ -20,7 +20,7 @@ pub fn rounds(records: &[Round], target: f64) -> Figure {
     }
     let looks = looks(algos.iter().copied());
     let mut svg = Svg::new();
-    let held_out = Look { colour: "#7F7F7F", dash: "3 3" };
+    let held_out = Look { colour: "#7F7F7F", dash: "" };
     let mut entries: Vec<(Key, String)> =
         algos.iter().zip(&looks).map(|(algo, look)| (Key::Line(*look), display_name(algo).to_owned())).collect();
     entries.push((Key::Target, target_label(target)));

@@ -1,7 +1,7 @@
 //! The report's tables.
 
 use crate::figure::{colour, display_name};
-use crate::records::{Evaluation, Judgement};
+use crate::records::{AlgoResult, Evaluation, Judgement, Round};
 
 use super::words::{
     NOTHING, Verdict, duration, escape, mean_sd, number, percent, percent_range, range, short_percent, thousands,
@@ -24,7 +24,8 @@ fn table(columns: &[(&str, bool)], rows: &[Vec<String>]) -> String {
 
 /// An algorithm's name with the colour it has in the figures.
 fn algorithm(algo: &str) -> String {
-    format!("<span class=\"chip\" style=\"background:{}\"></span>{}", colour(algo), escape(display_name(algo)))
+    let (colour, name) = (colour(algo), escape(display_name(algo)));
+    format!("<span class=\"algo\"><span class=\"chip\" style=\"background:{colour}\"></span>{name}</span>")
 }
 
 /// A share with its interval on a second line.
@@ -98,28 +99,34 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
     )
 }
 
+/// One row a seed, one column an algorithm, so that what a seed does to all of them can be compared.
 pub(super) fn seeds(evaluation: &Evaluation) -> String {
-    let columns = [
-        ("Algorithm", false),
-        ("Seed", true),
-        ("Return", true),
-        ("Safe", true),
-        ("Safe share <small>95\u{a0}% interval</small>", true),
-    ];
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    for result in &evaluation.results {
-        for (i, seed) in result.per_seed.iter().enumerate() {
-            let below = if seed.safe_share < evaluation.target { "missed" } else { "" };
-            rows.push(vec![
-                if i == 0 { algorithm(&result.algo) } else { String::new() },
-                seed.seed.to_string(),
-                number(seed.return_mean),
-                format!("{}/{}", thousands(seed.safe), thousands(seed.episodes)),
-                format!("<span class=\"{below}\">{}</span>", share(seed.safe_share, seed.interval)),
-            ]);
-        }
+    let mut seeds: Vec<u64> = evaluation.results.iter().flat_map(|r| r.per_seed.iter().map(|seed| seed.seed)).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    if seeds.is_empty() {
+        return String::new();
     }
-    if rows.is_empty() { String::new() } else { table(&columns, &rows) }
+    let names: Vec<String> = evaluation.results.iter().map(|result| algorithm(&result.algo)).collect();
+    let columns: Vec<(&str, bool)> =
+        std::iter::once(("Seed", false)).chain(names.iter().map(|name| (name.as_str(), true))).collect();
+    let cell = |result: &AlgoResult, seed: u64| {
+        let Some(seed) = result.per_seed.iter().find(|summary| summary.seed == seed) else {
+            return String::new();
+        };
+        let below = if seed.safe_share < evaluation.target { "missed" } else { "" };
+        let (share, interval, gain) =
+            (percent(seed.safe_share), percent_range(seed.interval), number(seed.return_mean));
+        format!("<span class=\"{below}\">{share}</span> <small>{interval}</small><small>return {gain}</small>")
+    };
+    let row = |seed: &u64| -> Vec<String> {
+        let cells = evaluation.results.iter().map(|result| cell(result, *seed));
+        std::iter::once(seed.to_string()).chain(cells).collect()
+    };
+    let rows: Vec<Vec<String>> = seeds.iter().map(row).collect();
+    table(&columns, &rows)
+        + "<p class=\"about\">Share of safe test episodes, its 95\u{a0}% Clopper-Pearson interval, and the mean return. A share \
+           below the target is set in bold red-brown.</p>\n"
 }
 
 pub(super) fn rounds(evaluation: &Evaluation) -> String {
@@ -135,7 +142,7 @@ pub(super) fn rounds(evaluation: &Evaluation) -> String {
         ("Model accuracy <small>held-out</small>", true),
         ("Model accuracy <small>own episodes</small>", true),
     ];
-    let row = |round: &crate::records::Round| {
+    let row = |round: &Round| {
         vec![
             round.round.to_string(),
             algorithm(&round.algo),

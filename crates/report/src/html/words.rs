@@ -91,17 +91,28 @@ pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
         return NOTHING.to_owned();
     }
-    let decimals = match value.abs() {
+    with_decimals(value, decimals(value))
+}
+
+/// As many as make about four figures.
+fn decimals(value: f64) -> usize {
+    match value.abs() {
         v if v >= 1000.0 => 0,
         v if v >= 10.0 => 1,
         _ => 2,
-    };
+    }
+}
+
+fn with_decimals(value: f64, decimals: usize) -> String {
     crate::figure::minus(&format!("{value:.decimals$}"))
 }
 
 /// "mean ± sd", both with the decimals of the mean.
 pub(crate) fn mean_sd(mean: f64, sd: f64) -> String {
-    if mean.is_finite() && sd.is_finite() { format!("{} ± {}", number(mean), number(sd)) } else { number(mean) }
+    if !mean.is_finite() || !sd.is_finite() {
+        return number(mean);
+    }
+    format!("{} ± {}", number(mean), with_decimals(sd, decimals(mean)))
 }
 
 /// "low to high".
@@ -151,7 +162,7 @@ pub(crate) fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut grouped = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);
@@ -215,6 +226,7 @@ mod tests {
         assert_eq!(number(3210.7), "3211");
         assert_eq!(number(f64::NAN), NOTHING);
         assert_eq!(mean_sd(1.0, f64::NAN), "1.00");
+        assert_eq!(mean_sd(-52.66, 4.614), "\u{2212}52.7 ± 4.6");
         assert_eq!(thousands(1_234_567), "1,234,567");
         assert_eq!(thousands(20), "20");
         assert_eq!([4.25, 123.0, 3900.0].map(duration), ["4.2 s", "2 min 3 s", "1 h 5 min"].map(String::from));

@@ -1,0 +1,237 @@
+//! Navigation on a grid: cells, moves, and where a move lands.
+
+use prudence_env::navigation::{GOAL, NOISE_VARIANCE, SIDE, START, STRIP, distance, in_danger};
+
+/// Cells handled together; rows are padded to a multiple.
+pub const LANES: usize = 20;
+/// Steps in an episode.
+pub const HORIZON: usize = 20;
+
+/// Sizes of moves, in fifteenths, or the nearest that go from centre to centre.
+const SIZES: [f64; 9] = [1.0, 2.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0];
+
+/// Where one move lands from one cell, in one dimension: probabilities of the cells from `first` on.
+pub struct Kernel {
+    pub first: usize,
+    pub weights: Vec<f32>,
+}
+
+/// One dimension of the plane, cut into cells.
+pub struct Axis {
+    pub centres: Vec<f64>,
+    edges: Vec<f64>,
+    /// The cells, padded to whole lanes.
+    pub stride: usize,
+    pub moves: Vec<f64>,
+    /// [move][cell]
+    pub kernels: Vec<Vec<Kernel>>,
+}
+
+impl Axis {
+    /// Cells are centred on multiples of `step`, so that start, goal and walls are centres; the cells from `fine[0]` to
+    /// `fine[1]` are cut in four.
+    fn new(step: f64, fine: [f64; 2], moves: Vec<f64>) -> Self {
+        let mut edges = vec![0.0];
+        for i in 0..(SIDE / step).round() as usize {
+            let edge = (i as f64 + 0.5) * step;
+            let last = edges[edges.len() - 1];
+            if fine[0] - 1e-9 < last && edge < fine[1] + 1e-9 {
+                let cut: usize = std::env::var("CUT").map_or(4, |s| s.parse().unwrap());
+                edges.extend((1..cut).map(|k| last + k as f64 / cut as f64 * (edge - last)));
+            }
+            edges.push(edge);
+        }
+        edges.push(SIDE);
+        let cells = edges.len() - 1;
+        // The outermost cells are half as wide; what hits a wall stays on it.
+        let centre = |i: usize| match i {
+            0 => 0.0,
+            i if i == cells - 1 => SIDE,
+            i => (edges[i] + edges[i + 1]) / 2.0,
+        };
+        let centres: Vec<f64> = (0..cells).map(centre).collect();
+        let mut axis = Self { stride: cells.next_multiple_of(LANES), centres, edges, moves, kernels: Vec::new() };
+        let from = |by: &f64| axis.centres.iter().map(|at| axis.kernel(at + by, NOISE_VARIANCE * by.abs())).collect();
+        axis.kernels = axis.moves.iter().map(from).collect();
+        axis
+    }
+
+    pub fn cells(&self) -> usize {
+        self.centres.len()
+    }
+
+    pub fn cell(&self, at: f64) -> usize {
+        self.edges[1..self.cells()].partition_point(|edge| *edge <= at)
+    }
+
+    fn kernel(&self, mean: f64, variance: f64) -> Kernel {
+        let home = self.cell(mean);
+        let width = self.edges[home + 1] - self.edges[home];
+        // Sheppard's correction: taking a landing to its cell's centre adds this much variance by itself.
+        let sd = (variance - width * width / 12.0).max(1e-12).sqrt();
+        let (first, last) = (self.cell(mean - 4.5 * sd), self.cell(mean + 4.5 * sd));
+        // What lands further out, or beyond a wall, counts to the outermost cells.
+        let below = |edge: usize| match edge {
+            edge if edge == first => 0.0,
+            edge if edge == last + 1 => 1.0,
+            edge => normal_cdf((self.edges[edge] - mean) / sd),
+        };
+        Kernel { first, weights: (first..=last).map(|i| (below(i + 1) - below(i)) as f32).collect() }
+    }
+}
+
+/// By the Chebyshev fit of erfc in Numerical Recipes: relative error below 1.2e-7.
+fn normal_cdf(z: f64) -> f64 {
+    const FIT: [f64; 10] = [
+        -1.26551223,
+        1.00002368,
+        0.37409196,
+        0.09678418,
+        -0.18628806,
+        0.27886807,
+        -1.13520398,
+        1.48851587,
+        -0.82215223,
+        0.17087277,
+    ];
+    let x = z.abs() / std::f64::consts::SQRT_2;
+    let t = 1.0 / (1.0 + 0.5 * x);
+    let tail = 0.5 * t * (FIT.iter().rev().fold(0.0, |sum, c| sum * t + c) - x * x).exp();
+    if z > 0.0 { 1.0 - tail } else { tail }
+}
+
+/// The task on the grid; arrays over cells are [y][x] with rows of `x.stride`.
+pub struct Model {
+    pub x: Axis,
+    pub y: Axis,
+    /// The share of a cell that lies in a danger zone.
+    pub danger: Vec<f32>,
+    pub reward: Vec<f32>,
+    pub start: usize,
+}
+
+impl Model {
+    /// `parts` must be odd for the strip's edges to be cells' edges; cells are 0.2 / parts wide.
+    pub fn new(parts: usize) -> Self {
+        let step = 0.2 / parts as f64;
+        let unit = (5 * parts) as f64;
+        let signed = |sizes: Vec<f64>| -> Vec<f64> {
+            let mut moves: Vec<f64> = sizes.iter().flat_map(|size| [-size, *size]).chain([0.0]).collect();
+            moves.sort_by(f64::total_cmp);
+            moves
+        };
+        let mut sizes: Vec<f64> = SIZES.iter().map(|size| (size * unit / 15.0).round().max(1.0) / unit).collect();
+        sizes.dedup();
+        let x = Axis::new(step, [0.0, 0.0], signed(sizes.clone()));
+        // Whoever may not touch the strip creeps up to it: finer cells and moves below it.
+        let extra = std::env::var("EXTRA").unwrap_or("0.25,0.5".into());
+        sizes.extend(extra.split(',').map(|s| s.parse::<f64>().unwrap() / unit));
+        let y = Axis::new(step, [STRIP[0] - 0.6, STRIP[0]], signed(sizes));
+        let size = y.cells() * x.stride;
+        let mut model = Self { danger: vec![0.0; size], reward: vec![0.0; size], start: 0, x, y };
+        for j in 0..model.y.cells() {
+            for i in 0..model.x.cells() {
+                let at = j * model.x.stride + i;
+                model.danger[at] = model.average(i, j, |place| f64::from(u8::from(in_danger(place))));
+                model.reward[at] = model.average(i, j, |place| -distance(GOAL, place));
+            }
+        }
+        model.start = model.cell(START);
+        model
+    }
+
+    /// The average over the places of a cell.
+    fn average(&self, i: usize, j: usize, of: impl Fn([f64; 2]) -> f64) -> f32 {
+        const FINE: usize = 12;
+        let place = |axis: &Axis, cell: usize, k: usize| {
+            let (low, high) = (axis.edges[cell], axis.edges[cell + 1]);
+            low + (high - low) * (k as f64 + 0.5) / FINE as f64
+        };
+        let sum: f64 = (0..FINE * FINE).map(|k| of([place(&self.x, i, k % FINE), place(&self.y, j, k / FINE)])).sum();
+        (sum / (FINE * FINE) as f64) as f32
+    }
+
+    pub fn size(&self) -> usize {
+        self.reward.len()
+    }
+
+    pub fn cell(&self, at: [f64; 2]) -> usize {
+        self.y.cell(at[1]) * self.x.stride + self.x.cell(at[0])
+    }
+
+    pub fn actions(&self) -> usize {
+        self.x.moves.len() * self.y.moves.len()
+    }
+
+    pub fn action(&self, action: u16) -> [f64; 2] {
+        let (a, b) = self.split(action);
+        [self.x.moves[a], self.y.moves[b]]
+    }
+
+    fn split(&self, action: u16) -> (usize, usize) {
+        (usize::from(action) / self.y.moves.len(), usize::from(action) % self.y.moves.len())
+    }
+
+    /// Calls `each(cell, probability)` for all cells the action may land in.
+    pub fn landings(&self, cell: usize, action: u16, mut each: impl FnMut(usize, f32)) {
+        let (a, b) = self.split(action);
+        let (across, up) = (&self.x.kernels[a][cell % self.x.stride], &self.y.kernels[b][cell / self.x.stride]);
+        for (j, up_weight) in up.weights.iter().enumerate() {
+            let row = (up.first + j) * self.x.stride + across.first;
+            for (i, weight) in across.weights.iter().enumerate() {
+                each(row + i, up_weight * weight);
+            }
+        }
+    }
+
+    /// The expectation of `next` over the landings of every action from every cell, a row's chunk at a time:
+    /// `each(action, cell, expectations)`. Chunks that are not `wanted` are left out.
+    pub fn expectations(&self, next: &[f32], wanted: &[bool], mut each: impl FnMut(u16, usize, &[f32; LANES])) {
+        let flipped = transpose(next, self.y.cells(), self.x.stride, self.y.stride); // [x][y]
+        let mut half = vec![0.0; self.x.cells() * self.y.stride];
+        for (a, kernels) in self.x.kernels.iter().enumerate() {
+            smear(kernels, &flipped, self.y.stride, |_| true, |at, sums| half[at..at + LANES].copy_from_slice(sums));
+            let across = transpose(&half, self.x.cells(), self.y.stride, self.x.stride); // [y][x]
+            for (b, kernels) in self.y.kernels.iter().enumerate() {
+                let action = (a * self.y.moves.len() + b) as u16;
+                smear(kernels, &across, self.x.stride, |at| wanted[at / LANES], |at, sums| each(action, at, sums));
+            }
+        }
+    }
+}
+
+/// Expectations along the rows' index: `each(cell, sums)` with sums over r' of P(row -> r') values[r'].
+fn smear(
+    kernels: &[Kernel],
+    values: &[f32],
+    stride: usize,
+    wanted: impl Fn(usize) -> bool,
+    mut each: impl FnMut(usize, &[f32; LANES]),
+) {
+    for (row, kernel) in kernels.iter().enumerate() {
+        for column in (0..stride).step_by(LANES) {
+            if !wanted(row * stride + column) {
+                continue;
+            }
+            let mut sums = [0.0; LANES];
+            for (k, weight) in kernel.weights.iter().enumerate() {
+                let at = (kernel.first + k) * stride + column;
+                for (sum, value) in sums.iter_mut().zip(&values[at..at + LANES]) {
+                    *sum += weight * value;
+                }
+            }
+            each(row * stride + column, &sums);
+        }
+    }
+}
+
+/// [rows][stride] to [columns][new_stride]
+fn transpose(values: &[f32], rows: usize, stride: usize, new_stride: usize) -> Vec<f32> {
+    let mut out = vec![0.0; stride * new_stride];
+    for row in 0..rows {
+        for column in 0..stride {
+            out[column * new_stride + row] = values[row * stride + column];
+        }
+    }
+    out
+}
