@@ -133,7 +133,7 @@ impl Config {
     }
 
     /// Refuses values no command can work with.
-    fn check(&self) -> anyhow::Result<()> {
+    pub fn check(&self) -> anyhow::Result<()> {
         let range = |key: &str, ok: bool, value: String, expected: &str| match ok {
             true => Ok(()),
             false => Err(anyhow!("{key} = {value}: {expected}")),

@@ -1,27 +1,65 @@
-//! The binary `prudence`.
+//! The binary `prudence`: parse, run, exit code.
+
+mod args;
+mod commands;
 mod config;
 mod experiment;
+mod folder;
 mod progress;
+mod reporting;
 mod stages;
 
-fn main() -> anyhow::Result<()> {
-    let mut args = std::env::args().skip(1);
-    let dir = std::path::PathBuf::from(args.next().unwrap());
-    let sets: Vec<String> = args.collect();
-    let config = config::resolve("navigation", &[], &sets)?;
-    std::fs::create_dir_all(&dir)?;
-    std::fs::write(dir.join("config.toml"), config.to_toml()?)?;
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build()?;
-    let progress = progress::Progress::new(false);
-    let watch = prudence_agent::clock::Stopwatch::start();
-    let out = experiment::Experiment { config: &config, dir: &dir, pool: &pool, progress: &progress }.run()?;
-    for (r, round) in out.rounds.iter().enumerate() {
-        let all: Vec<_> = round.agents.iter().flat_map(|a| &a.tests).collect();
-        let n = all.len() as f64;
-        let own: Vec<(f64, bool)> = all.iter().map(|t| (t.log_prob().unwrap_or(0.0), t.safe)).collect();
-        let q = prudence_safety::quality::Quality::of(&own);
-        println!("round {r}: safe {:.3} return {:.2} own acc {:.3} heldout {:?}", all.iter().filter(|t| t.safe).count() as f64 / n, all.iter().map(|t| t.total_reward).sum::<f64>() / n, q.accuracy, round.fitted.held_out);
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(exit_code(&error))
+        }
     }
-    println!("{:.1} s", watch.seconds());
-    Ok(())
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Run(args) => commands::run(args),
+        Command::Tasks(args) => commands::tasks(args),
+        Command::Collect(args) => commands::collect(args),
+        Command::Label(args) => commands::label(args),
+        Command::Fit(args) => commands::fit(args),
+        Command::Train(args) => commands::train(args),
+        Command::Resume(args) => commands::resume(args),
+        Command::Eval(args) => commands::eval(args),
+        Command::Plot(args) => commands::plot(args),
+        Command::Rollout(args) => commands::rollout(args),
+        Command::Bench(args) => commands::bench(args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "prudence", &mut std::io::stdout());
+            Ok(())
+        }
+    }
+}
+
+/// 1 where the work failed, 2 where what was given is at fault.
+fn exit_code(error: &anyhow::Error) -> u8 {
+    use prudence_agent::Error as Agent;
+    use prudence_data::Error as Data;
+    let failed = |data: &Data| match data {
+        Data::Io { source, .. } => {
+            use std::io::ErrorKind::{AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied};
+            !matches!(source.kind(), AlreadyExists | IsADirectory | NotADirectory | NotFound | PermissionDenied)
+        }
+        _ => false,
+    };
+    let work_failed = error.chain().any(|cause| {
+        matches!(cause.downcast_ref(), Some(Agent::Diverged { .. } | Agent::Stopped))
+            || matches!(cause.downcast_ref(), Some(Agent::Data(data)) if failed(data))
+            || cause.downcast_ref().is_some_and(failed)
+    });
+    if work_failed { 1 } else { 2 }
 }

@@ -47,6 +47,11 @@ impl Bar {
         self.0.set_position(position);
     }
 
+    /// Moves it on by one.
+    pub fn advance(&self) {
+        self.0.inc(1);
+    }
+
     /// What stands behind it.
     pub fn message(&self, text: String) {
         self.0.set_message(text);

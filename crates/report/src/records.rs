@@ -64,6 +64,15 @@ pub struct AlgoResult {
     pub return_iqm_interval: [f64; 2],
     /// Environment steps each seed was trained for.
     pub steps: u64,
+    /// Share of the test episodes' steps at which the rule held: the paper's second metric.
+    #[serde(default)]
+    pub steps_kept: Option<f64>,
+    /// Safe share of as many episodes with actions drawn from the policy instead of its mode.
+    #[serde(default)]
+    pub sampled_safe_share: Option<f64>,
+    /// Their mean return.
+    #[serde(default)]
+    pub sampled_return_mean: Option<f64>,
     /// The same, seed by seed.
     #[serde(default)]
     pub per_seed: Vec<SeedSummary>,
@@ -136,6 +145,9 @@ impl AlgoResult {
             return_iqm: interquartile_mean(&returns),
             return_iqm_interval: bootstrap_iqm(&[returns], BOOTSTRAP_SEED),
             steps,
+            steps_kept: None,
+            sampled_safe_share: None,
+            sampled_return_mean: None,
             per_seed: summaries,
         }
     }

@@ -7,8 +7,10 @@ pub const LANES: usize = 20;
 /// Steps in an episode.
 pub const HORIZON: usize = 20;
 
-/// Sizes of moves, in fifteenths, or the nearest that go from centre to centre.
+/// Sizes of moves, in fifteenths.
 const SIZES: [f64; 9] = [1.0, 2.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0];
+/// More of them, upwards and downwards: whoever may not touch the strip creeps up to it, and chooses with care.
+const CREEPING: [f64; 10] = [0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2.5, 4.0, 6.0, 8.0];
 
 /// Where one move lands from one cell, in one dimension: probabilities of the cells from `first` on.
 pub struct Kernel {
@@ -111,20 +113,14 @@ pub struct Model {
 
 impl Model {
     /// `parts` must be odd for the strip's edges to be cells' edges; cells are 0.2 / parts wide.
-    pub fn new(parts: usize) -> Self {
+    pub fn new(parts: usize, creeping: bool) -> Self {
         let step = 0.2 / parts as f64;
-        let unit = (5 * parts) as f64;
-        let signed = |sizes: Vec<f64>| -> Vec<f64> {
-            let mut moves: Vec<f64> = sizes.iter().flat_map(|size| [-size, *size]).chain([0.0]).collect();
-            moves.sort_by(f64::total_cmp);
-            moves
+        let moves = |sizes: &[f64]| -> Vec<f64> {
+            sizes.iter().flat_map(|size| [-size / 15.0, size / 15.0]).chain([0.0]).collect()
         };
-        let mut sizes: Vec<f64> = SIZES.iter().map(|size| (size * unit / 15.0).round().max(1.0) / unit).collect();
-        sizes.dedup();
-        let x = Axis::new(step, [0.0, 0.0], signed(sizes.clone()));
-        // Whoever may not touch the strip creeps up to it: finer cells and moves below it.
-        sizes.extend([0.25 / unit, 0.5 / unit]);
-        let y = Axis::new(step, [STRIP[0] - 0.6, STRIP[0]], signed(sizes));
+        let x = Axis::new(step, [0.0, 0.0], moves(&SIZES));
+        let up = if creeping { [SIZES.as_slice(), &CREEPING].concat() } else { SIZES.to_vec() };
+        let y = Axis::new(step, [STRIP[0] - 0.6, STRIP[0]], moves(&up));
         let size = y.cells() * x.stride;
         let mut model = Self { danger: vec![0.0; size], reward: vec![0.0; size], start: 0, x, y };
         for j in 0..model.y.cells() {

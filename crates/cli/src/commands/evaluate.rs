@@ -1,0 +1,114 @@
+//! `prudence eval` and `prudence plot`: what trained agents are worth.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use prudence_agent::evaluate::test;
+use prudence_agent::player::Player;
+use prudence_agent::{Algorithm, Scaling};
+use prudence_data::files::{read_limited, write_atomic};
+use prudence_nn::Mlp;
+use prudence_nn::weights::Reader;
+use prudence_report::figure;
+use prudence_report::records::AlgoResult;
+use prudence_safety::SafetyModel;
+use rayon::prelude::*;
+
+use super::{pool, print_json, print_table};
+use crate::args::{EvalArgs, FigureName, PlotArgs};
+use crate::config::Config;
+use crate::experiment::Tested;
+use crate::folder::{self, AgentFolder};
+use crate::progress::Progress;
+use crate::{reporting, stages};
+
+/// `eval` starts its test episodes here: neither those along the way nor those of the report.
+const FIRST: u64 = 1 << 40;
+
+pub fn eval(args: EvalArgs) -> anyhow::Result<()> {
+    let (config, _) = folder::open(&args.run)?;
+    let agents = folder::agents(&args.run)?;
+    let progress = Progress::new(args.common.quiet);
+    let bar = progress.bar("testing", agents.len() as u64);
+    let one = |agent: &AgentFolder| -> anyhow::Result<Tested> {
+        let tested = test_agent(&config, &args.run, agent, &args);
+        bar.advance();
+        tested
+    };
+    let tested: Vec<Tested> =
+        pool(&args.common)?.install(|| agents.par_iter().map(one).collect::<anyhow::Result<Vec<_>>>())?;
+    drop(bar);
+    let mut results = Vec::new();
+    for algorithm in Algorithm::ALL {
+        let of: Vec<&Tested> = tested.iter().filter(|t| t.algorithm == algorithm).collect();
+        if !of.is_empty() {
+            let steps = if algorithm == Algorithm::Sac { config.collect.steps } else { config.train.steps };
+            results.push(reporting::result(algorithm, steps, &of));
+        }
+    }
+    if args.common.json {
+        return print_json(&results);
+    }
+    print_results(&results);
+    Ok(())
+}
+
+/// The table of results, as `run` and `eval` print it.
+pub fn print_results(results: &[AlgoResult]) {
+    let percent = |x: f64| format!("{:.1}", 100.0 * x);
+    let row = |r: &AlgoResult| {
+        vec![
+            r.algo.clone(),
+            r.seeds.to_string(),
+            format!("{:.2} ± {:.2}", r.return_mean, r.return_sd),
+            format!("{}/{}", r.safe, r.episodes),
+            format!("{} %", percent(r.safe_share)),
+            format!("{}–{}", percent(r.interval[0]), percent(r.interval[1])),
+            format!("{}–{}", percent(r.seed_interval[0]), percent(r.seed_interval[1])),
+        ]
+    };
+    let headings = ["algorithm", "seeds", "return", "safe", "share", "95 % interval", "over seeds"];
+    print_table(&headings, results.iter().map(row).collect());
+}
+
+fn test_agent(config: &Config, run: &Path, agent: &AgentFolder, args: &EvalArgs) -> anyhow::Result<Tested> {
+    let constrained = agent.algorithm.constraint().is_some();
+    let safety: Option<Arc<SafetyModel>> = match constrained {
+        true => Some(Arc::new(stages::load_model(&run.join(format!("round-{}/safety", agent.round)))?)),
+        false => None,
+    };
+    let env = config.env.build()?;
+    let (s, a) = Scaling::new(env.spec()).sizes();
+    if let Some(model) = &safety {
+        model.check(s, a)?;
+    }
+    let history = agent.algorithm.history();
+    let memory = safety.as_ref().filter(|_| history).map_or(0, |model| model.memory());
+    let shape = Mlp::new(s + memory, &config.agent.hidden, 2 * a);
+    let path = agent.dir.join("policy.safetensors");
+    let bytes = read_limited(&path, 1 << 32)
+        .with_context(|| format!("{} seed {} is not trained to its end", agent.algorithm.name(), agent.seed))?;
+    let policy: Vec<f32> = Reader::new(&bytes)
+        .and_then(|file| file.network("policy.", &shape.tensors()))
+        .with_context(|| path.display().to_string())?;
+    let floor = config.agent.score_floor;
+    let mut player = Player::new(env, shape, config.agent.log_std(), safety, history, floor);
+    let first = FIRST + args.first;
+    let rule = config.parsed_rule()?;
+    let tests = test(&mut player, &rule, &policy, first..first + args.episodes, agent.seed, args.sampled)?;
+    Ok(Tested { algorithm: agent.algorithm, seed: agent.seed, tests, sampled: Vec::new() })
+}
+
+pub fn plot(args: PlotArgs) -> anyhow::Result<()> {
+    let mut target = f64::NAN;
+    for run in &args.runs {
+        target = folder::open(run)?.0.target;
+    }
+    let (learning, multipliers) = reporting::curves(&args.runs)?;
+    let figure = match args.figure {
+        FigureName::LearningCurves => figure::learning_curves(&learning, target),
+        FigureName::Multiplier => figure::multiplier(&multipliers),
+    };
+    Ok(write_atomic(&args.out, figure.svg.as_bytes())?)
+}
