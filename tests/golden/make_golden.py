@@ -332,7 +332,7 @@ def fit_case(seed, prefix_every, steps):
         segment(3, 0, 6, False, 5),
         segment(1, 1, 3, True),
     ]
-    settings = {"hidden": hidden, "decoder": decoder_sizes, "weight_decay": 0.05, "clip": 0.6, "batch": FIT_BATCH, "prefix_every": prefix_every}
+    settings = {"hidden": hidden, "decoder": decoder_sizes, "weight_decay": 0.05, "clip": 1.5, "batch": FIT_BATCH, "prefix_every": prefix_every}
     case = {"observation": OBSERVATION, "action": ACTION, "centre": centre, "scale": scale, "initial": flat(model), "settings": settings}
     case |= {"episodes": episodes, "segments": segments, "steps": []}
     adam = torch.optim.AdamW(model.parameters(), weight_decay=settings["weight_decay"])
@@ -383,7 +383,7 @@ def fit_case(seed, prefix_every, steps):
 
 
 if __name__ == "__main__":
-    names = [("sac", 1), ("safesac-h", 2), ("safesac-noh", 3)]
+    names = [("sac", 5), ("safesac-h", 2), ("safesac-noh", 5)]
     write("learner.json", [learner_case(name, seed, 6) for name, seed in names])
     write("multiplier.json", multiplier_cases())
-    write("fit.json", [fit_case(11, 1, 7), fit_case(12, 2, 7)])
+    write("fit.json", [fit_case(12, 1, 7), fit_case(13, 2, 7)])

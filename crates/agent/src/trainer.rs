@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use prudence_data::{Episode, Rule};
-use prudence_env::EnvSettings;
+use prudence_env::MakeEnv;
 use prudence_env::random::{stream, subseed};
 use prudence_nn::MlpWork;
 use prudence_nn::gaussian;
@@ -31,7 +31,7 @@ pub struct Setup {
     /// The agent's settings.
     pub settings: Settings,
     /// The environment.
-    pub env: EnvSettings,
+    pub env: Arc<dyn MakeEnv>,
     /// The true rule, for tests alone.
     pub rule: Rule,
     /// The safety model; every algorithm but SAC needs it, SAC may have it for the record.

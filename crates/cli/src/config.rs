@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, bail};
 use prudence_agent::settings::Settings as TrainingSettings;
 use prudence_agent::{AgentSettings, Algorithm, MultiplierSettings, TrainSettings};
 use prudence_data::Rule;
-use prudence_env::EnvSettings;
+use prudence_env::{EnvSettings, MakeEnv as _};
 use prudence_report::records::Reference;
 use prudence_safety::FitSettings;
 use serde::{Deserialize, Serialize};

@@ -5,6 +5,7 @@ use std::path::Path;
 use prudence_agent::Algorithm;
 use prudence_agent::evaluate::TestEpisode;
 use prudence_data::files::write_atomic;
+use prudence_env::MakeEnv as _;
 use prudence_report::figure::{self, Curve, Figure, MultiplierCurve, Path as DrawnPath};
 use prudence_report::html::Report;
 use prudence_report::records::{AlgoResult, Evaluation, Judgement, Round, SafetyModel, SeedResult};

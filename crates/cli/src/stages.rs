@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use prudence_agent::clock;
@@ -12,6 +12,7 @@ use prudence_agent::trainer::{Setup, Trainer};
 use prudence_agent::{Algorithm, run};
 use prudence_data::files::{read_limited, write_atomic};
 use prudence_data::{Dataset, Episode, LabelLog, Rule, Store, label_by_rule, label_path};
+use prudence_env::MakeEnv as _;
 use prudence_env::random::stream;
 use prudence_safety::quality::{Quality, predictions};
 use prudence_safety::{SafetyModel, fit};
@@ -21,7 +22,17 @@ use crate::config::Config;
 use crate::progress::Progress;
 
 /// Set when the user pressed Ctrl-C: training stops at the next episode's end.
-pub static STOP: AtomicBool = AtomicBool::new(false);
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// From now on the first Ctrl-C lets training reach a checkpoint, and the second ends at once.
+pub fn stop_at_checkpoint() -> anyhow::Result<()> {
+    Ok(ctrlc::set_handler(|| {
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("stopping at the next checkpoint; press Ctrl-C again to stop at once");
+    })?)
+}
 
 /// One agent to train.
 pub struct Job<'a> {
@@ -50,7 +61,7 @@ impl Job<'_> {
         Ok(Setup {
             algorithm: self.algorithm,
             settings,
-            env: self.config.env.clone(),
+            env: Arc::new(self.config.env.clone()),
             rule: self.config.parsed_rule()?,
             safety: self.safety.clone(),
             stored: self.stored.clone(),

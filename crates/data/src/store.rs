@@ -62,7 +62,7 @@ impl Store {
         let manifest = Manifest { format: FORMAT, schema };
         let text =
             serde_json::to_string_pretty(&manifest).map_err(|e| Error::content(&path, "schema", e.to_string()))?;
-        files::write_atomic(&path, text.as_bytes())?;
+        files::write_atomic(&path, format!("{text}\n").as_bytes())?;
         Ok(Store { dir: dir.to_owned(), schema: manifest.schema, shards: Vec::new(), lengths: Vec::new() })
     }
 

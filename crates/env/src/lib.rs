@@ -118,12 +118,24 @@ pub enum EnvSettings {
     Navigation(navigation::Settings),
 }
 
-impl EnvSettings {
-    /// Builds the environment, or says which setting is out of range.
-    pub fn build(&self) -> Result<Box<dyn Env>, Error> {
+/// Makes environments: training and tests each take their own. Implement it to bring a simulator of yours.
+pub trait MakeEnv: Send + Sync {
+    /// A new environment, or which setting is out of range.
+    fn build(&self) -> Result<Box<dyn Env>, Error>;
+
+    /// A text that differs where the environment does; a run is resumed only under the same one.
+    fn describe(&self) -> String;
+}
+
+impl MakeEnv for EnvSettings {
+    fn build(&self) -> Result<Box<dyn Env>, Error> {
         match self {
             Self::Navigation(settings) => Ok(Box::new(navigation::Navigation::new(settings)?)),
         }
+    }
+
+    fn describe(&self) -> String {
+        format!("{self:?}")
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use prudence_env::conformance::{self, Chance};
 use prudence_env::navigation::{DISC_CENTRE, DISC_RADIUS, GOAL, Navigation, START, Settings, distance, in_danger};
-use prudence_env::{Env, EnvSettings, Error, Zone};
+use prudence_env::{Env, EnvSettings, Error, MakeEnv as _, Zone};
 use serde_json::json;
 
 fn build(noise: bool, horizon: usize) -> Navigation {

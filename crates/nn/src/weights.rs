@@ -37,7 +37,7 @@ pub enum Error {
 #[derive(Default)]
 pub struct Writer {
     tensors: BTreeMap<String, (safetensors::Dtype, Vec<usize>, Vec<u8>)>,
-    metadata: HashMap<String, String>,
+    metadata: BTreeMap<String, String>,
 }
 
 impl Writer {
@@ -71,9 +71,25 @@ impl Writer {
             .map(|(name, (dtype, shape, bytes))| Ok((name, TensorView::new(*dtype, shape.clone(), bytes)?)))
             .collect();
         let views = views.map_err(|e: safetensors::SafeTensorError| Error::Format(e))?;
-        let metadata = (!self.metadata.is_empty()).then_some(self.metadata);
-        Ok(safetensors::serialize(views, metadata)?)
+        let file = safetensors::serialize(views, None)?;
+        match self.metadata.is_empty() {
+            true => Ok(file),
+            false => with_metadata(&file, &self.metadata),
+        }
     }
+}
+
+/// The file with these lines in its header. The library would write them in an order that changes from call to call, and
+/// files are compared and hashed.
+fn with_metadata(file: &[u8], metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, Error> {
+    let (length, _) = SafeTensors::read_metadata(file)?;
+    let (tensors, data) = file[8..].split_at(length);
+    let lines = serde_json::to_vec(metadata).map_err(safetensors::SafeTensorError::from)?;
+    let tensors = tensors.trim_ascii_end(); // `{...}`
+    let comma: &[u8] = if tensors == b"{}" { b"" } else { b"," };
+    let mut header = [b"{\"__metadata__\":", &lines[..], comma, &tensors[1..]].concat();
+    header.resize(header.len().next_multiple_of(8), b' '); // numbers begin at a multiple of 8
+    Ok([&(header.len() as u64).to_le_bytes(), &header[..], data].concat())
 }
 
 /// A file of weights, opened.

@@ -16,6 +16,7 @@ fn file() -> Vec<u8> {
     file.network("net.", &mlp.tensors(), &parameters(mlp.parameters()));
     file.tensor("wide", &[2], &[1.5f64, -1e300]);
     file.metadata("format", "a test".into());
+    (0..6).for_each(|i| file.metadata(&format!("line{i}"), format!("\"quoted\" {i} \\ \n {{}}")));
     file.finish().unwrap()
 }
 
@@ -28,12 +29,29 @@ fn what_was_written_is_read_to_the_bit() {
     assert_eq!(reader.network::<f32>("net.", &mlp.tensors()).unwrap(), parameters(mlp.parameters()));
     assert_eq!(reader.tensor::<f64>("wide", &[2]).unwrap(), [1.5, -1e300]);
     assert_eq!(reader.metadata("format"), Some("a test"));
+    assert_eq!(reader.metadata("line5"), Some("\"quoted\" 5 \\ \n {}"));
     assert_eq!(reader.metadata("other"), None);
 }
 
 #[test]
+fn a_header_without_tensors_is_a_file_too() {
+    let mut file = Writer::default();
+    file.metadata("alone", "yes".into());
+    let bytes = file.finish().unwrap();
+    assert_eq!(Reader::new(&bytes).unwrap().metadata("alone"), Some("yes"));
+}
+
+#[test]
 fn the_same_content_gives_the_same_bytes() {
-    assert_eq!(file(), file());
+    let first = file();
+    assert!((0..20).all(|_| file() == first));
+}
+
+#[test]
+fn numbers_begin_where_a_reader_may_map_them() {
+    let bytes = file();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    assert_eq!(header % 8, 0);
 }
 
 #[test]

@@ -163,15 +163,17 @@ impl<T: Scalar> Fitter<T> {
                     gradient[t * batch + b] = derivative;
                 }
             }
-            // A prefix's log-probability is the sum of its steps': each step gets the derivatives of all longer prefixes.
+        }
+        // A prefix's log-probability is the sum of its steps': each step gets the derivatives of all longer prefixes. Scaled
+        // before they are added: a model that is sure and wrong gives each close to the largest f32.
+        let scale = T::of(1.0 / count.max(1) as f64);
+        for (b, segment) in segments.iter().enumerate() {
             let mut carried = T::ZERO;
-            for t in (0..steps).rev() {
-                carried += gradient[t * batch + b];
+            for t in (0..segment.end - segment.start).rev() {
+                carried += gradient[t * batch + b] * scale;
                 gradient[t * batch + b] = carried;
             }
         }
-        let scale = T::of(1.0 / count.max(1) as f64);
-        gradient.iter_mut().for_each(|g| *g *= scale);
         let (logits, gradient) = self.decoder.output_and_gradient();
         loss::log_sigmoid_backward(logits, gradient);
 
@@ -186,13 +188,7 @@ impl<T: Scalar> Fitter<T> {
         self.hidden_gradient.clear();
         self.hidden_gradient.extend_from_slice(&self.decoder_input);
         self.hidden_gradient.resize((rows + batch) * hidden, T::ZERO);
-        model.gru.backward(
-            gru_parameters,
-            &self.sequences.input,
-            &self.hidden_gradient,
-            &mut self.gru,
-            gru_gradients,
-        );
+        model.gru.backward(gru_parameters, &self.sequences.input, &self.hidden_gradient, &mut self.gru, gru_gradients);
         total * scale
     }
 

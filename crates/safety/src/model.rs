@@ -92,14 +92,19 @@ impl<T: Scalar> Tracker<T> {
 }
 
 impl<T: Scalar> SafetyModel<T> {
+    /// A model of this shape, its parameters still missing: a file's sizes are not believed before its tensors are seen.
+    fn shaped(observation: usize, action: usize, hidden: usize, decoder: &[usize]) -> Self {
+        let inputs = observation + action;
+        let (gru, decoder) = (Gru { inputs, hidden }, Mlp::new(inputs + hidden, decoder, 1));
+        let (centre, scale) = (vec![T::ZERO; inputs], vec![T::ONE; inputs]);
+        Self { observation, action, centre, scale, gru, decoder, parameters: Vec::new() }
+    }
+
     /// A model of this shape with all parameters zero.
     pub(crate) fn zeros(observation: usize, action: usize, hidden: usize, decoder: &[usize]) -> Self {
-        let inputs = observation + action;
-        let gru = Gru { inputs, hidden };
-        let decoder = Mlp::new(inputs + hidden, decoder, 1);
-        let parameters = vec![T::ZERO; gru.parameters() + decoder.parameters()];
-        let (centre, scale) = (vec![T::ZERO; inputs], vec![T::ONE; inputs]);
-        Self { observation, action, centre, scale, gru, decoder, parameters }
+        let mut model = Self::shaped(observation, action, hidden, decoder);
+        model.parameters = vec![T::ZERO; model.gru.parameters() + model.decoder.parameters()];
+        model
     }
 
     /// The number of numbers an agent gets beside its observation: h and the running sum.
@@ -173,7 +178,11 @@ impl<T: Scalar> SafetyModel<T> {
         rows.resize(n * width, T::ZERO);
         for (i, row) in rows.chunks_exact_mut(width).enumerate() {
             let (input, memory) = row.split_at_mut(inputs);
-            self.normalise(&observations[i * self.observation..][..self.observation], &actions[i * self.action..], input);
+            self.normalise(
+                &observations[i * self.observation..][..self.observation],
+                &actions[i * self.action..],
+                input,
+            );
             memory.copy_from_slice(&hidden[i * stride..][..self.gru.hidden]);
         }
         work.set_batch(n);
@@ -212,7 +221,11 @@ impl<T: Scalar> SafetyModel<T> {
         };
         let count = |key: &'static str, text: &str| match text.trim().parse::<usize>() {
             Ok(n) if (1..=65_536).contains(&n) => Ok(n),
-            _ => Err(Error::Header { key, given: format!("`{text}`"), expected: "a whole number from 1 to 65536".into() }),
+            _ => Err(Error::Header {
+                key,
+                given: format!("`{text}`"),
+                expected: "a whole number from 1 to 65536".into(),
+            }),
         };
         let format = "prudence safety model 1";
         let given = header("format", format)?;
@@ -220,9 +233,11 @@ impl<T: Scalar> SafetyModel<T> {
             return Err(Error::Header { key: "format", given: given.into(), expected: format.into() });
         }
         let number = |key| count(key, header(key, "a whole number")?);
-        let sizes: Result<Vec<_>, _> =
-            header("decoder", "layer sizes")?.split(',').map(|s| count("decoder", s)).collect();
-        let mut model = Self::zeros(number("observation")?, number("action")?, number("hidden")?, &sizes?);
+        let sizes = match header("decoder", "layer sizes")? {
+            "" => Vec::new(),
+            sizes => sizes.split(',').map(|s| count("decoder", s)).collect::<Result<_, _>>()?,
+        };
+        let mut model = Self::shaped(number("observation")?, number("action")?, number("hidden")?, &sizes);
         model.parameters = file.network("gru.", &model.gru.tensors())?;
         model.parameters.extend(file.network::<T>("decoder.", &model.decoder.tensors())?);
         model.centre = file.tensor("centre", &[model.gru.inputs])?;

@@ -8,6 +8,7 @@ use prudence_agent::evaluate::test;
 use prudence_agent::player::Player;
 use prudence_agent::{Algorithm, Scaling};
 use prudence_data::files::{read_limited, write_atomic};
+use prudence_env::MakeEnv as _;
 use prudence_nn::Mlp;
 use prudence_nn::weights::Reader;
 use prudence_report::figure;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use prudence_data::files::{read_limited, write_atomic};
+use prudence_env::MakeEnv as _;
 use serde_json::{Map, Value, json};
 
 use crate::args::RolloutArgs;

@@ -1,5 +1,7 @@
 //! `prudence tasks`.
 
+use prudence_env::MakeEnv as _;
+
 use super::{print_json, print_table};
 use crate::args::TasksArgs;
 use crate::config::{Config, TASKS, resolve};

@@ -8,6 +8,7 @@ use prudence_agent::clock::{self, Stopwatch};
 use prudence_agent::{Algorithm, Scaling};
 use prudence_data::files::write_atomic;
 use prudence_data::{LabelLog, Rule, Store, find_stores, import_csv, label_path};
+use prudence_env::MakeEnv as _;
 use prudence_safety::quality::Quality;
 use rayon::prelude::*;
 use serde_json::json;
@@ -15,7 +16,7 @@ use serde_json::json;
 use super::evaluate::print_results;
 use super::{algorithms, pool, print_json, print_table};
 use crate::args::{CollectArgs, Common, FitArgs, LabelArgs, ResumeArgs, RunArgs, Settings, TrainArgs};
-use crate::config::{Config, resolve};
+use crate::config::{Config, LabelSettings, resolve};
 use crate::experiment::Experiment;
 use crate::folder::{self, Invocation, refuse_existing};
 use crate::progress::Progress;
@@ -40,6 +41,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
 }
 
 fn experiment(config: &Config, dir: &Path, common: &Common) -> anyhow::Result<()> {
+    stages::stop_at_checkpoint()?;
     let progress = Progress::new(common.quiet);
     let watch = Stopwatch::start();
     let outcome = Experiment { config, dir, pool: &pool(common)?, progress: &progress }.run()?;
@@ -97,6 +99,7 @@ fn seeds(config: &Config) -> std::ops::Range<u64> {
 }
 
 fn train_all(jobs: &[Job<'_>], common: &Common, progress: &Progress) -> anyhow::Result<()> {
+    stages::stop_at_checkpoint()?;
     pool(common)?.install(|| jobs.par_iter().try_for_each(|job| job.train(progress).map(drop)))
 }
 
@@ -117,7 +120,7 @@ pub fn label(args: LabelArgs) -> anyhow::Result<()> {
             let signals = &store.schema().signals;
             let task = args.task.as_deref().unwrap_or(&store.schema().task);
             let (text, extra_starts) = match &args.rule {
-                Some(rule) => (rule.clone(), prudence_label_default()),
+                Some(rule) => (rule.clone(), LabelSettings::default().extra_starts),
                 None => {
                     let config = resolve(task, &args.settings.configs, &args.settings.sets)?;
                     (config.rule.clone(), config.label.extra_starts)
@@ -135,10 +138,6 @@ pub fn label(args: LabelArgs) -> anyhow::Result<()> {
     }
     println!("{labelled} episodes labelled, {safe} of them safe; {labels} labels with their segments");
     Ok(())
-}
-
-fn prudence_label_default() -> usize {
-    crate::config::LabelSettings::default().extra_starts
 }
 
 /// The stores in these folders; a folder without any is an error.

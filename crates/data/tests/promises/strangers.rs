@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use prudence_data::{Error, Store};
 use prudence_env::random::stream;
 use rand::RngExt as _;
-use prudence_data::{Error, Store};
 
 use crate::{episode, schema};
 

@@ -96,16 +96,16 @@ fn best_returns_are_as_pinned() {
         let plan = Plan::careless(&free, allowed);
         let outcome = model.outcome(&model.visits(&plan));
         let what = format!("no rule, judged by at most {allowed}");
-        assert_outcome(&what, Outcome { total: -46.98, safe }, outcome, model.simulate(&plan, EPISODES));
+        assert_outcome(&what, Outcome { total: -46.985, safe }, outcome, model.simulate(&plan, EPISODES));
     }
     let frontier = Frontier::new(&model, &free, 1, &[9.4, 9.5, 10.0, 10.2, 14.0, 14.5]);
-    frontier.assert_at("at most 1 in the zones", &model, &[(0.8, -52.256), (0.9, -53.233), (0.95, -53.796)]);
+    frontier.assert_at("at most 1 in the zones", &model, &[(0.8, -52.264), (0.9, -53.241), (0.95, -53.805)]);
     let model = Model::new(3, true);
-    let frontier = Frontier::new(&model, &model.plan_free(), 0, &[290.0, 310.0]);
-    frontier.assert_at("none in the zones", &model, &[(0.9, -67.2)]);
+    let frontier = Frontier::new(&model, &model.plan_free(), 0, &[265.0, 275.0, 285.0]);
+    frontier.assert_at("none in the zones", &model, &[(0.9, -67.223)]);
 }
 
-/// On a coarse grid, which is 0.4 to 0.9 worse throughout; the fine one gives the same differences (see `tables`).
+/// On a coarse grid, about half a unit worse throughout; the fine one gives the same differences (see `tables`).
 #[test]
 #[cfg_attr(debug_assertions, ignore = "takes long without --release")]
 fn memory_is_worth_most_of_a_unit_and_the_clock_nothing() {

@@ -38,9 +38,69 @@ impl<'a, T> View<'a, T> {
 }
 
 /// `out = a b`, or `out += a b` with `add`; `out` is `[a.rows, b.cols]`, row after row.
-#[allow(unsafe_code)]
+///
+/// A critic has one output, so a third of an update's products are really dot products, sums of rows or outer products:
+/// those are done here, without packing.
 pub fn matmul<T: Scalar>(out: &mut [T], add: bool, a: View<'_, T>, b: View<'_, T>) {
     assert!(a.cols == b.rows && out.len() == a.rows * b.cols, "matmul shapes disagree");
+    let keep = if add { T::ONE } else { T::ZERO };
+    let (rows_of_a, rows_of_b) = (a.col_stride == 1, b.col_stride == 1 || b.cols == 1);
+    if b.cols == 1 && rows_of_a && b.row_stride == 1 {
+        vectorised(
+            #[inline(always)]
+            || {
+                for (i, out) in out.iter_mut().enumerate() {
+                    *out = keep * *out + dot(&a.data[i * a.row_stride..][..a.cols], &b.data[..a.cols]);
+                }
+            },
+        );
+    } else if (a.cols == 1 || a.rows == 1) && rows_of_b && b.cols > 1 {
+        vectorised(
+            #[inline(always)]
+            || {
+                if !add {
+                    out.fill(T::ZERO);
+                }
+                for (i, out) in out.chunks_exact_mut(b.cols).enumerate() {
+                    for k in 0..a.cols {
+                        let weight = a.data[i * a.row_stride + k * a.col_stride];
+                        for (out, x) in out.iter_mut().zip(&b.data[k * b.row_stride..][..b.cols]) {
+                            *out = weight.fma(*x, *out);
+                        }
+                    }
+                }
+            },
+        );
+    } else {
+        block(out, add, a, b);
+    }
+}
+
+/// The sum of products, in sixteen lanes.
+#[inline(always)]
+fn dot<T: Scalar>(a: &[T], b: &[T]) -> T {
+    const LANES: usize = 16;
+    let whole = a.len() - a.len() % LANES;
+    let mut sums = [T::ZERO; LANES];
+    for (xs, ys) in a[..whole].chunks_exact(LANES).zip(b[..whole].chunks_exact(LANES)) {
+        for lane in 0..LANES {
+            sums[lane] = xs[lane].fma(ys[lane], sums[lane]);
+        }
+    }
+    let mut rest = T::ZERO;
+    for (x, y) in a[whole..].iter().zip(&b[whole..]) {
+        rest = x.fma(*y, rest);
+    }
+    for half in [8, 4, 2, 1] {
+        for lane in 0..half {
+            sums[lane] += sums[lane + half];
+        }
+    }
+    rest + sums[0]
+}
+
+#[allow(unsafe_code)]
+fn block<T: Scalar>(out: &mut [T], add: bool, a: View<'_, T>, b: View<'_, T>) {
     let beta = if add { T::ONE } else { T::ZERO };
     // SAFETY: both views were checked against their slices when made, `out` is checked above, and `out` cannot overlap
     // them because it is borrowed mutably. `gemm` reads and writes exactly those elements.
@@ -75,26 +135,8 @@ pub fn affine_one<T: Scalar>(out: &mut [T], w: &[T], bias: &[T], x: &[T]) {
     vectorised(
         #[inline(always)]
         || {
-            const LANES: usize = 16;
-            let n = x.len();
-            let whole = n - n % LANES;
-            for ((y, b), row) in out.iter_mut().zip(bias).zip(w.chunks_exact(n)) {
-                let mut sums = [T::ZERO; LANES];
-                for (rs, xs) in row[..whole].chunks_exact(LANES).zip(x[..whole].chunks_exact(LANES)) {
-                    for lane in 0..LANES {
-                        sums[lane] = rs[lane].fma(xs[lane], sums[lane]);
-                    }
-                }
-                let mut sum = *b;
-                for (r, v) in row[whole..].iter().zip(&x[whole..]) {
-                    sum = r.fma(*v, sum);
-                }
-                for half in [8, 4, 2, 1] {
-                    for lane in 0..half {
-                        sums[lane] += sums[lane + half];
-                    }
-                }
-                *y = sum + sums[0];
+            for ((y, b), row) in out.iter_mut().zip(bias).zip(w.chunks_exact(x.len())) {
+                *y = *b + dot(row, x);
             }
         },
     );

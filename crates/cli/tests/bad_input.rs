@@ -1,0 +1,108 @@
+//! Bad input: exit code 2, a message that names what is wrong and what would be accepted, nothing written.
+
+mod common;
+
+use std::path::Path;
+
+use common::{prepared, prudence, refused, small, text};
+
+fn is_empty(dir: &Path) -> bool {
+    std::fs::read_dir(dir).unwrap().next().is_none()
+}
+
+#[test]
+fn wrong_words_are_refused_and_nothing_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let o = text(&out);
+    let run = |more: &[&str]| {
+        let mut args = vec!["run", "navigation", "--out", o];
+        args.extend(more);
+        prudence(&args)
+    };
+    refused(prudence(&["run", "navigatoin", "--out", o]), &["navigatoin", "navigation"]);
+    refused(run(&["--set", "agent.hiden=[8]"]), &["--set agent.hiden", "hiden", "hidden"]);
+    refused(run(&["--set", "trian.steps=5"]), &["trian", "train"]);
+    refused(run(&["--set", "train.steps=many"]), &["train.steps=many", "u64"]);
+    refused(run(&["--set", "train.steps=-3"]), &["train.steps=-3"]);
+    refused(run(&["--set", "train.steps"]), &["section.key=value"]);
+    refused(run(&["--set", "train.steps=0"]), &["train.steps", "1 or more"]);
+    refused(run(&["--set", "multiplier.target=1.5"]), &["multiplier.target", "between 0 and 1"]);
+    refused(run(&["--set", "env.noise=loud"]), &["env.noise"]);
+    refused(run(&["--set", "env.gravity=9.81"]), &["gravity"]);
+    refused(run(&["--set", "rule=\"count(in_dagner) <= 1\""]), &["in_dagner", "in_danger"]);
+    refused(run(&["--set", "rule=\"count(in_danger <= 1\""]), &["rule"]);
+    refused(run(&["--algo", "ppo"]), &["ppo", "safesac-h"]);
+    refused(run(&["--config", "no-such.toml"]), &["no-such.toml"]);
+    refused(prudence(&["train", "navigation", "--algo", "safesac-h", "--out", o]), &["--safety"]);
+    let missing = dir.path().join("no-model");
+    let args = ["train", "navigation", "--algo", "safesac-h", "--safety", text(&missing), "--out", o];
+    refused(prudence(&args), &["no-model", "prudence fit"]);
+    refused(prudence(&["fit", text(dir.path()), "--out", o]), &["no stored episodes", "prudence collect"]);
+    refused(prudence(&["resume", text(dir.path())]), &["not a run's folder"]);
+    refused(prudence(&["eval", text(dir.path())]), &["not a run's folder"]);
+    assert!(is_empty(dir.path()));
+}
+
+#[test]
+fn an_existing_out_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("mine");
+    std::fs::create_dir(&out).unwrap();
+    let o = text(&out);
+    refused(prudence(&["run", "navigation", "--out", o]), &["mine", "exists", "resume"]);
+    refused(prudence(&["collect", "navigation", "--out", o]), &["mine", "exists"]);
+    refused(prudence(&["train", "navigation", "--algo", "sac", "--out", o]), &["mine", "exists"]);
+    assert!(is_empty(&out));
+}
+
+#[test]
+fn a_rollout_with_bad_files_says_where() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let out = dir.path().join("steps.jsonl");
+    let roll = |actions: &Path, state: Option<&Path>| {
+        let mut args = vec!["rollout", "navigation", "--actions", text(actions), "--out", text(&out)];
+        args.extend(state.map(|s| ["--state", text(s)]).into_iter().flatten());
+        prudence(&args)
+    };
+    let good = write("good.csv", "0.5,0.5\n1,1\n");
+    refused(roll(&write("short.csv", "0.5,0.5\n1\n"), None), &["short.csv", "row 2", "expected 2"]);
+    refused(roll(&write("word.csv", "0.5,up\n"), None), &["word.csv", "row 1", "up"]);
+    refused(roll(&write("nan.csv", "0.5,NaN\n"), None), &["nan.csv", "row 1", "finite"]);
+    refused(roll(Path::new("nowhere.csv"), None), &["nowhere.csv"]);
+    let nan = write("nan.json", r#"{"location___x": NaN, "location___y": 1}"#);
+    refused(roll(&good, Some(&nan)), &["nan.json", "NaN"]);
+    let null = write("null.json", r#"{"location___x": null, "location___y": 1}"#);
+    refused(roll(&good, Some(&null)), &["null.json", "location___x"]);
+    let far = write("far.json", r#"{"location___x": 11, "location___y": 1}"#);
+    refused(roll(&good, Some(&far)), &["far.json", "location___x"]);
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_model_of_other_dimensions_and_a_damaged_one_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, model) = prepared(dir.path());
+    let file = model.join("model.safetensors");
+    let bytes = std::fs::read(&file).unwrap();
+    let out = dir.path().join("agent");
+    let train = || small(&["train", "navigation", "--algo", "safesac-h", "--safety", text(&file), "--out", text(&out)], &[]);
+
+    // The header says the sizes; the same length keeps the offsets right.
+    let place = bytes.windows(17).position(|w| w == b"\"observation\":\"2\"").unwrap();
+    let mut other = bytes.clone();
+    other[place + 15] = b'3';
+    std::fs::write(&file, &other).unwrap();
+    refused(train(), &["model.safetensors"]);
+
+    std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    refused(train(), &["model.safetensors"]);
+    std::fs::write(&file, b"not a model").unwrap();
+    refused(train(), &["model.safetensors", "safetensors"]);
+    assert!(!out.exists());
+}
