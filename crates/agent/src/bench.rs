@@ -1,8 +1,8 @@
 //! How fast an update is, and how fast it could be.
 
+use prudence_env::random::stream;
 use prudence_nn::kernels::{View, matmul};
 use prudence_nn::{Gru, Mlp};
-use prudence_env::random::stream;
 use serde::Serialize;
 
 use crate::clock::Stopwatch;
@@ -34,7 +34,14 @@ pub struct UpdateBench {
 const SIZES: (usize, usize, usize) = (17, 6, 64);
 
 /// Runs updates on random data for about `seconds` on each of `threads` threads.
-pub fn update(algo: Algorithm, hidden: usize, batch: usize, population: usize, threads: usize, seconds: f64) -> UpdateBench {
+pub fn update(
+    algo: Algorithm,
+    hidden: usize,
+    batch: usize,
+    population: usize,
+    threads: usize,
+    seconds: f64,
+) -> UpdateBench {
     let (s, a, h) = SIZES;
     let state = s + if algo.history() { h } else { 0 };
     let d = Dimensions { state, action: a, population, safety: algo.constraint().is_some() };

@@ -128,7 +128,8 @@ impl Replay {
                     let score = if t == steps {
                         0.0
                     } else {
-                        let (observation, action) = (&episode.observations[t * s..][..s], &episode.actions[t * a..][..a]);
+                        let (observation, action) =
+                            (&episode.observations[t * s..][..s], &episode.actions[t * a..][..a]);
                         let log_prob = model.step(tracker, observation, action);
                         tracker.score(log_prob)
                     };

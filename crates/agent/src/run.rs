@@ -41,7 +41,8 @@ pub enum Event<'a> {
 /// A hash of everything the run depends on but the code.
 pub fn setup_hash(setup: &Setup) -> Result<String, Error> {
     let mut hash = blake3::Hasher::new();
-    let settings = serde_json::to_vec(&(&setup.algorithm, &setup.settings, setup.env.describe(), setup.rule.text(), setup.seed));
+    let settings =
+        serde_json::to_vec(&(&setup.algorithm, &setup.settings, setup.env.describe(), setup.rule.text(), setup.seed));
     hash.update(&settings.unwrap_or_default());
     if let Some(model) = &setup.safety {
         hash.update(&model.to_bytes()?);

@@ -297,12 +297,7 @@ impl<T: Scalar> Learner<T> {
             }
         }
         let columns = self.dimensions.state;
-        self.critic_shape.backward_input(
-            &self.critics,
-            &mut work.critics,
-            columns,
-            &mut work.critic_action_gradient,
-        );
+        self.critic_shape.backward_input(&self.critics, &mut work.critics, columns, &mut work.critic_action_gradient);
         let share = T::of(1.0 / (population * b) as f64);
         for p in 0..population {
             // The action's gradient is the sum over the agent's critics: the unselected twins gave zeros.

@@ -113,8 +113,7 @@ impl Trainer {
             train.capacity,
         );
         setup.stored.iter().for_each(|episode| replay.push(episode));
-        let dimensions =
-            Dimensions { state: replay.state_width(), action: a, population: 1, safety: constrained };
+        let dimensions = Dimensions { state: replay.state_width(), action: a, population: 1, safety: constrained };
         let learner = Learner::new(dimensions, agent, &mut stream(setup.seed, "networks", 0));
         let player = |env| {
             let shape = learner.shapes().0.clone();

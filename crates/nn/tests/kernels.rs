@@ -167,8 +167,20 @@ fn transposed(x: &[f64], rows: usize, cols: usize) -> Vec<f64> {
 
 #[test]
 fn matmul_equals_three_loops_for_odd_shapes_strides_and_transposes() {
-    let shapes =
-        [(1, 1, 1), (1, 7, 1), (3, 1, 5), (5, 3, 1), (1, 17, 33), (7, 13, 5), (16, 16, 16), (31, 67, 9), (65, 3, 129)];
+    let shapes = [
+        (1, 1, 1),
+        (1, 7, 1),
+        (3, 1, 5),
+        (5, 3, 1),
+        (1, 17, 33),
+        (7, 13, 5),
+        (16, 16, 16),
+        (31, 67, 9),
+        (65, 3, 129),
+        (9, 70, 1),
+        (1, 70, 40),
+        (40, 1, 21),
+    ];
     for (m, k, n) in shapes {
         let (a, b) = (numbers(71, m * k, 1.0), numbers(72, k * n, 1.0));
         let before = numbers(73, m * n, 1.0);

@@ -2,7 +2,7 @@ use std::fs;
 
 use prudence_data::{Label, LabelLog, Store, import_csv, latest};
 
-use crate::{episode, schema};
+use crate::{episode, schema, write};
 
 fn label(episode: u64, start: u32, end: u32, safe: bool, at: Option<u32>) -> Label {
     Label { episode, start, end, safe, at, by: "anna".to_owned(), when: "2026-11-16T07:00:00Z".to_owned() }
@@ -33,7 +33,7 @@ fn a_torn_label_line_is_dropped() {
     let whole = fs::read(&path).unwrap();
     let mut torn = whole[..whole.len() - 5].to_vec();
     torn.push(0xff); // not even UTF-8
-    fs::write(&path, torn).unwrap();
+    write(&path, torn);
     let mut log = LabelLog::open(&path).unwrap();
     assert_eq!(log.labels(), [label(0, 0, 3, true, None)]);
     log.append(&[label(1, 0, 3, true, None)]).unwrap();
@@ -67,7 +67,7 @@ fn labels_that_make_no_sense_are_refused_and_nothing_is_written() {
         assert!(message.contains(problem), "{message}");
     }
     assert!(!path.exists());
-    fs::write(&path, "{\"episode\":0,\"start\":4,\"end\":4,\"safe\":true,\"by\":\"\",\"when\":\"\"}\n").unwrap();
+    write(&path, "{\"episode\":0,\"start\":4,\"end\":4,\"safe\":true,\"by\":\"\",\"when\":\"\"}\n");
     let message = LabelLog::open(&path).unwrap_err().to_string();
     assert!(message.contains("labels.jsonl, line 1: label of episode 0"), "{message}");
 }
@@ -77,7 +77,7 @@ fn import(table: &str) -> Result<Vec<Label>, String> {
     let mut store = Store::create(&dir.path().join("data"), schema()).unwrap();
     store.append(&[episode(10, 0), episode(20, 1)]).unwrap();
     let path = dir.path().join("table.csv");
-    fs::write(&path, table).unwrap();
+    write(&path, table);
     import_csv(&path, &store, "anna", "2026-11-16T07:00:00Z").map_err(|e| e.to_string())
 }
 

@@ -7,7 +7,9 @@ mod segments;
 mod store;
 mod strangers;
 
-use prudence_data::{Episode, Schema};
+use std::path::Path;
+
+use prudence_data::{Episode, Schema, files};
 
 /// Two observations, one action, signals `a` and `b`.
 pub fn schema() -> Schema {
@@ -29,4 +31,9 @@ pub fn episode(steps: usize, seed: u32) -> Episode {
         signals: numbers(2 * steps, 4).collect(),
         terminated: seed.is_multiple_of(2),
     }
+}
+
+/// Puts a file there as a crash, a disk or a stranger might have left it.
+pub fn write(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
+    files::write_atomic(path.as_ref(), content.as_ref()).unwrap();
 }

@@ -1,11 +1,10 @@
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
 use prudence_data::{Episode, Error, Store};
 
-use crate::{episode, schema};
+use crate::{episode, schema, write};
 
 fn store_of(dir: &Path, shards: &[&[usize]]) -> (Store, Vec<Episode>) {
     let mut store = Store::create(dir, schema()).unwrap();
@@ -117,7 +116,7 @@ fn a_torn_index_line_is_dropped_and_cut_by_the_next_append() {
     let whole = fs::read(&index).unwrap();
     let second_ends = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(1).unwrap().0 + 1;
     for torn in [second_ends + 1, second_ends + 30, whole.len() - 1] {
-        fs::write(&index, &whole[..torn]).unwrap();
+        write(&index, &whole[..torn]);
         let mut store = Store::open(dir.path()).unwrap();
         assert_eq!(store.read(0..store.len()).unwrap(), all[..2]);
         assert_eq!(fs::read(&index).unwrap(), &whole[..torn], "opening does not write");
@@ -133,8 +132,8 @@ fn a_crash_between_shard_and_index_leaves_the_store_without_the_shard() {
     let (_, all) = store_of(dir.path(), &[&[3], &[4]]);
     let index = dir.path().join("index.jsonl");
     let lines = fs::read_to_string(&index).unwrap();
-    fs::write(&index, lines.split_inclusive('\n').next().unwrap()).unwrap();
-    fs::write(dir.path().join("shard-00002.parquet.part"), "half").unwrap();
+    write(&index, lines.split_inclusive('\n').next().unwrap());
+    write(dir.path().join("shard-00002.parquet.part"), "half");
     let mut store = Store::open(dir.path()).unwrap();
     assert_eq!(store.len(), 1);
     let other = episode(9, 77);
@@ -195,7 +194,7 @@ fn episodes_of_the_wrong_shape_are_refused_and_nothing_is_written() {
 #[test]
 fn a_store_is_not_created_over_something_else() {
     let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("thesis.tex"), "").unwrap();
+    write(dir.path().join("thesis.tex"), "");
     assert!(matches!(Store::create(dir.path(), schema()), Err(Error::NotFresh { .. })));
     Store::create(&dir.path().join("a/b/c"), schema()).unwrap();
 }
@@ -221,8 +220,7 @@ fn append_lines_keeps_every_whole_line_of_a_long_log() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let long = "x".repeat(200_000); // longer than what is looked at in one go
-    prudence_data::files::append_lines(&path, "first").unwrap();
-    OpenOptions::new().append(true).open(&path).unwrap().write_all(long.as_bytes()).unwrap();
+    write(&path, format!("first\n{long}"));
     prudence_data::files::append_lines(&path, "second\nthird\n").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "first\nsecond\nthird\n");
 }

@@ -43,14 +43,14 @@ impl<'a, T> View<'a, T> {
 /// those are done here, without packing.
 pub fn matmul<T: Scalar>(out: &mut [T], add: bool, a: View<'_, T>, b: View<'_, T>) {
     assert!(a.cols == b.rows && out.len() == a.rows * b.cols, "matmul shapes disagree");
-    let keep = if add { T::ONE } else { T::ZERO };
     let (rows_of_a, rows_of_b) = (a.col_stride == 1, b.col_stride == 1 || b.cols == 1);
     if b.cols == 1 && rows_of_a && b.row_stride == 1 {
         vectorised(
             #[inline(always)]
             || {
                 for (i, out) in out.iter_mut().enumerate() {
-                    *out = keep * *out + dot(&a.data[i * a.row_stride..][..a.cols], &b.data[..a.cols]);
+                    let product = dot(&a.data[i * a.row_stride..][..a.cols], &b.data[..a.cols]);
+                    *out = if add { *out + product } else { product }; // what was there may be infinite
                 }
             },
         );
