@@ -2,7 +2,9 @@
 
 use prudence_env::random::stream;
 use prudence_nn::kernels::{View, matmul};
-use prudence_nn::{Gru, Mlp};
+use prudence_nn::{Mlp, gaussian};
+use prudence_safety::FitSettings;
+use prudence_safety::fit::initial_model;
 use serde::Serialize;
 
 use crate::clock::Stopwatch;
@@ -131,24 +133,21 @@ pub fn act(hidden: usize, seconds: f64) -> ActBench {
     let policy = Mlp::new(s + h, &[hidden; 2], 2 * a);
     let mut weights = vec![0.0f32; policy.parameters()];
     policy.init(&mut weights, &mut rng);
-    let gru = Gru { inputs: s + a, hidden: h - 1 };
-    let decoder = Mlp::new(s + a + h - 1, &[64, 64], 1);
-    let (mut gru_weights, mut decoder_weights) = (vec![0.0f32; gru.parameters()], vec![0.0f32; decoder.parameters()]);
-    gru.init(&mut gru_weights, &mut rng);
-    decoder.init(&mut decoder_weights, &mut rng);
+    let settings = FitSettings { hidden: h - 1, ..FitSettings::default() };
+    let model = initial_model(&[], s, a, 1000, &settings, 0);
+    let mut tracker = model.tracker(-7.0);
     let mut state = vec![0.1f32; s + h];
-    let mut head = vec![0.0f32; 2 * a];
-    let (mut scratch, mut gates, mut logit) = (Default::default(), Default::default(), [0.0f32]);
-    let mut row = vec![0.1f32; decoder.inputs()];
+    let (mut head, mut action) = (vec![0.0f32; 2 * a], vec![0.0f32; a]);
+    let mut scratch = Default::default();
     let watch = Stopwatch::start();
     let mut n = 0u64;
     while watch.seconds() < seconds {
         for _ in 0..100 {
+            tracker.write_memory(&mut state[s..]);
             policy.forward_one(&weights, &state, &mut head, &mut scratch);
-            row[s..s + a].copy_from_slice(&head[..a]);
-            row[s + a..].copy_from_slice(&state[s..s + h - 1]);
-            decoder.forward_one(&decoder_weights, &row, &mut logit, &mut scratch);
-            gru.step(&gru_weights, &row[..s + a], &mut state[s..s + h - 1], &mut gates);
+            gaussian::mode(&head, &mut action);
+            let log_prob = model.step(&mut tracker, &state[..s], &action);
+            tracker.score(log_prob);
         }
         n += 100;
     }

@@ -45,6 +45,14 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// The run's folder could not be written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The folder.
+        path: std::path::PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// A setting out of range.
     #[error("{key} = {value}: {expected}")]
     Setting {

@@ -18,7 +18,7 @@ pub enum Choose<'a> {
     /// From the policy with these parameters; with a stream: drawn, without: its mode.
     Policy(&'a [f32], Option<&'a mut Stream>),
     /// At random around a point that stays the same for the whole episode: uniform noise alone hardly moves an agent, and
-    /// gave a seventh as many safe episodes to learn from (`reading-the-paper`, trap 5).
+    /// hardly ever gave a safe episode to learn from.
     Random(&'a mut Stream),
 }
 

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use prudence_data::files::{append_json_lines, read_json_lines, write_atomic};
+use prudence_data::files::{append_json_lines, read_json_lines, read_limited, write_atomic};
 use prudence_data::{Episode, Schema, Store};
 use prudence_nn::weights::Writer;
 
@@ -117,7 +117,7 @@ impl Run {
     fn open(trainer: &mut Trainer, folders: &Folders, hash: &str) -> Result<Self, Error> {
         let folder = folders.run.clone();
         let file = |name: &str| folder.join(name);
-        let io = |e: std::io::Error| Error::Checkpoint { path: folder.clone(), problem: e.to_string() };
+        let io = |e: std::io::Error| Error::Io { path: folder.clone(), source: e };
         std::fs::create_dir_all(&folder).map_err(io)?;
         let resumed = file("checkpoint.safetensors").exists();
         let (store, records) = if resumed {
@@ -125,30 +125,23 @@ impl Run {
             let mut store = Store::open(&folders.episodes)?;
             store.truncate(header.counters.episode)?;
             store.read_without_signals(0..store.len())?.iter().for_each(|episode| trainer.remember(episode));
-            let mut records: Vec<Record> = read_json_lines(&file("metrics.jsonl"), 1 << 30)?;
-            records.truncate(header.records);
-            (store, records)
+            (store, header.records)
         } else {
             // Nothing was saved: whatever lies here is from a run that died before its first checkpoint.
             if folders.episodes.exists() {
                 std::fs::remove_dir_all(&folders.episodes).map_err(io)?;
             }
-            (Store::create(&folders.episodes, schema(trainer, &folders.task)?)?, Vec::new())
+            (Store::create(&folders.episodes, schema(trainer, &folders.task)?)?, 0)
         };
-        write_atomic(&file("metrics.jsonl"), b"")?;
-        append_json_lines(&file("metrics.jsonl"), &records)?;
-        let events = file("events.out.tfevents.prudence");
-        if events.exists() {
-            std::fs::remove_file(&events).map_err(io)?;
+        for name in ["metrics.jsonl", "timing.jsonl"] {
+            keep_lines(&file(name), records)?;
         }
-        let mut events = EventFile::create(&events).map_err(io)?;
-        for record in &records {
-            events.scalars(record.step, unix_seconds(), &record.scalars()).map_err(io)?;
-        }
+        let last_step = if records == 0 { 0 } else { trainer.counters().step };
+        let events = EventFile::open_append(&file("events.out.tfevents.prudence"), last_step).map_err(io)?;
         let counters = trainer.counters();
         let last = (0.0, counters.step, counters.update);
         let watch = Stopwatch::start();
-        Ok(Self { folder, store, pending: Vec::new(), records: records.len(), events, watch, last })
+        Ok(Self { folder, store, pending: Vec::new(), records, events, watch, last })
     }
 
     fn write(&mut self, record: &Record) -> Result<(), Error> {
@@ -165,7 +158,7 @@ impl Run {
         append_json_lines(&self.folder.join("metrics.jsonl"), std::slice::from_ref(record))?;
         append_json_lines(&self.folder.join("timing.jsonl"), &[timing])?;
         self.records += 1;
-        let io = |e: std::io::Error| Error::Checkpoint { path: self.folder.clone(), problem: e.to_string() };
+        let io = |e: std::io::Error| Error::Io { path: self.folder.clone(), source: e };
         self.events.scalars(record.step, unix_seconds(), &record.scalars()).map_err(io)?;
         self.events.flush().map_err(io)
     }
@@ -177,6 +170,18 @@ impl Run {
         }
         checkpoint::save(trainer, hash, self.records, &self.folder.join("checkpoint.safetensors"))
     }
+}
+
+/// Cuts a file of records back to those that the checkpoint knows of.
+fn keep_lines(path: &Path, lines: usize) -> Result<(), Error> {
+    let all: Vec<serde_json::Value> = if path.exists() { read_json_lines(path, 1 << 30)? } else { Vec::new() };
+    if all.len() < lines {
+        let problem = format!("{} records, but the checkpoint was made after {lines}", all.len());
+        return Err(Error::Checkpoint { path: path.into(), problem });
+    }
+    let text = String::from_utf8(read_limited(path, 1 << 30).unwrap_or_default()).unwrap_or_default();
+    let kept: String = text.split_inclusive('\n').take(lines).collect();
+    Ok(write_atomic(path, kept.as_bytes())?)
 }
 
 fn schema(trainer: &Trainer, task: &str) -> Result<Schema, Error> {

@@ -11,6 +11,7 @@ use prudence_env::random::{stream, subseed};
 use prudence_nn::MlpWork;
 use prudence_nn::gaussian;
 use prudence_safety::SafetyModel;
+use rand::seq::SliceRandom as _;
 use rand_distr::{Distribution as _, StandardNormal};
 
 use crate::evaluate::{TestEpisode, test};
@@ -74,6 +75,22 @@ pub struct Counters {
     pub estimate: Option<Estimate>,
 }
 
+/// The stored episodes that leave room for the agent's own: all of them, or as many drawn at random, in their order.
+fn stored_that_fit(stored: &[Episode], capacity: u64, steps: u64, seed: u64) -> Vec<usize> {
+    let room = capacity.saturating_sub(steps).max(capacity / 2);
+    let mut order: Vec<usize> = (0..stored.len()).collect();
+    let mut total: u64 = stored.iter().map(|episode| episode.len() as u64).sum();
+    if total > room {
+        order.shuffle(&mut stream(seed, "stored", 0));
+        while let Some(last) = order.last().filter(|_| total > room) {
+            total -= stored[*last].len() as u64;
+            order.pop();
+        }
+        order.sort_unstable();
+    }
+    order
+}
+
 /// Room for the multiplier's estimate.
 struct LambdaWork {
     recent: Recent,
@@ -112,7 +129,9 @@ impl Trainer {
             agent.reward_scale,
             train.capacity,
         );
-        setup.stored.iter().for_each(|episode| replay.push(episode));
+        for index in stored_that_fit(&setup.stored, train.capacity as u64, train.steps, setup.seed) {
+            replay.push(&setup.stored[index]);
+        }
         let dimensions = Dimensions { state: replay.state_width(), action: a, population: 1, safety: constrained };
         let learner = Learner::new(dimensions, agent, &mut stream(setup.seed, "networks", 0));
         let player = |env| {

@@ -199,6 +199,9 @@ pub struct FitArgs {
     /// The model's folder; must not exist
     #[arg(long, value_name = "MODEL")]
     pub out: PathBuf,
+    /// The task [default: the one the episodes are from]
+    #[arg(long)]
+    pub task: Option<String>,
     /// The seed of split, initial weights and batches
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
@@ -249,13 +252,13 @@ pub struct EvalArgs {
     /// The folder of a run or a training
     pub run: PathBuf,
     /// Test episodes a seed
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub episodes: u64,
     /// Draw actions from the policy instead of taking its mode
     #[arg(long)]
     pub sampled: bool,
     /// Start the test episodes elsewhere: number of the first one
-    #[arg(long, value_name = "I", default_value_t = 0)]
+    #[arg(long, value_name = "I", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1 << 40))]
     pub first: u64,
     #[command(flatten)]
     pub common: Common,
@@ -328,6 +331,7 @@ pub enum BenchCommand {
         json: bool,
     },
     /// One step of acting: the policy and the safety model at a batch of one
+    #[command(after_help = "Example:\n  prudence bench act --hidden 256")]
     Act {
         /// Units in both hidden layers of the policy
         #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=8192))]

@@ -151,6 +151,8 @@ impl Config {
         let layers = |l: &[usize]| !l.is_empty() && l.iter().all(|n| (1..=8192).contains(n));
         range("agent.hidden", layers(&a.hidden), format!("{:?}", a.hidden), "must be layers of 1 to 8192 units")?;
         range("safety.decoder", layers(&s.decoder), format!("{:?}", s.decoder), "must be layers of 1 to 8192 units")?;
+        let encoder = s.encoder.is_empty() || layers(&s.encoder);
+        range("safety.encoder", encoder, format!("{:?}", s.encoder), "must be layers of 1 to 8192 units, or empty")?;
         range("safety.hidden", (1..=1024).contains(&s.hidden), s.hidden.to_string(), "must be 1 to 1024")?;
         range("safety.batch", s.batch > 0, s.batch.to_string(), "must be 1 or more")?;
         range("safety.prefix_every", s.prefix_every > 0, s.prefix_every.to_string(), "must be 1 or more")?;
@@ -178,6 +180,25 @@ impl Config {
         ] {
             range(key, n > 0, n.to_string(), "must be 1 or more")?;
         }
+        for (key, x) in [
+            ("agent.reward_scale", a.reward_scale),
+            ("multiplier.learning_rate", m.learning_rate),
+            ("safety.clip", s.clip),
+        ] {
+            range(key, positive(x), x.to_string(), "must be above 0")?;
+        }
+        let finite = [
+            ("agent.entropy", a.entropy),
+            ("agent.score_floor", a.score_floor),
+            ("multiplier.initial", m.initial),
+            ("multiplier.fixed", m.fixed.unwrap_or(0.0)),
+            ("safety.weight_decay", s.weight_decay),
+        ];
+        for (key, x) in finite {
+            range(key, x.is_finite(), x.to_string(), "must be finite")?;
+        }
+        let seeds = self.run.seed.checked_add(self.run.seeds).is_some_and(|last| last <= i64::MAX as u64);
+        range("run.seed", seeds, self.run.seed.to_string(), "must stay below 2^63 for all seeds")?;
         self.parsed_rule()?;
         Ok(())
     }

@@ -11,6 +11,7 @@ use prudence_agent::Algorithm;
 use prudence_agent::evaluate::TestEpisode;
 use prudence_agent::trainer::Trainer;
 use prudence_data::Episode;
+use prudence_env::random::subseed;
 use prudence_safety::SafetyModel;
 use rayon::prelude::*;
 
@@ -81,7 +82,7 @@ impl Experiment<'_> {
             }
             stores.append(&mut new_stores);
             let out = self.round_dir(round).join("safety");
-            let (model, fitted) = fit_model(config, &stores, &out, config.run.seed + round as u64, self.progress)?;
+            let (model, fitted) = fit_model(config, &stores, &out, subseed(config.run.seed, "fit", round as u64), self.progress)?;
             let quality = &fitted.held_out;
             self.progress.say(&format!(
                 "round {round}: safety model {:.1} % right on {} held-out episodes ({:.1} % of the safe called unsafe, \
@@ -122,6 +123,7 @@ impl Experiment<'_> {
                 config: self.config,
                 algorithm,
                 seed,
+                round: round as u64,
                 steps,
                 safety: safety.clone(),
                 stored: stored.clone(),

@@ -6,6 +6,7 @@ use anyhow::{Context as _, anyhow, bail};
 use prudence_agent::Algorithm;
 use prudence_agent::records::Record;
 use prudence_data::files::{read_json_lines, read_limited, write_atomic};
+use prudence_safety::SafetyModel;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
@@ -27,10 +28,23 @@ pub enum Invocation {
     },
 }
 
-/// Makes a new run's folder with its configuration; refuses one that is there.
-pub fn create(dir: &Path, config: &Config, invocation: &Invocation) -> anyhow::Result<()> {
+/// Makes a new run's folder with its configuration and the model it starts from; refuses one that is there.
+///
+/// `command.json` comes last: a folder that has it can be resumed.
+pub fn create(
+    dir: &Path,
+    config: &Config,
+    invocation: &Invocation,
+    model: Option<&SafetyModel>,
+) -> anyhow::Result<()> {
+    let text = config.to_toml()?;
     prudence_data::files::create_fresh_dir(dir)?;
-    write_atomic(&dir.join("config.toml"), config.to_toml()?.as_bytes())?;
+    write_atomic(&dir.join("config.toml"), text.as_bytes())?;
+    if let Some(model) = model {
+        let place = dir.join("round-0/safety");
+        std::fs::create_dir_all(&place)?;
+        write_atomic(&place.join("model.safetensors"), &model.to_bytes()?)?;
+    }
     Ok(write_atomic(&dir.join("command.json"), &serde_json::to_vec_pretty(invocation)?)?)
 }
 

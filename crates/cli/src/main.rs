@@ -47,19 +47,14 @@ fn run(command: Command) -> anyhow::Result<()> {
 
 /// 1 where the work failed, 2 where what was given is at fault.
 fn exit_code(error: &anyhow::Error) -> u8 {
-    use prudence_agent::Error as Agent;
-    use prudence_data::Error as Data;
-    let failed = |data: &Data| match data {
-        Data::Io { source, .. } => {
-            use std::io::ErrorKind::{AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied};
-            !matches!(source.kind(), AlreadyExists | IsADirectory | NotADirectory | NotFound | PermissionDenied)
-        }
-        _ => false,
-    };
+    use std::io::ErrorKind::{AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied};
+    let named_by_the_user = [AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied];
     let work_failed = error.chain().any(|cause| {
-        matches!(cause.downcast_ref(), Some(Agent::Diverged { .. } | Agent::Stopped))
-            || matches!(cause.downcast_ref(), Some(Agent::Data(data)) if failed(data))
-            || cause.downcast_ref().is_some_and(failed)
+        use prudence_agent::Error as Agent;
+        use prudence_safety::Error as Safety;
+        matches!(cause.downcast_ref(), Some(Agent::Diverged { .. } | Agent::Stopped | Agent::Io { .. }))
+            || matches!(cause.downcast_ref(), Some(Safety::Diverged { .. }))
+            || cause.downcast_ref::<std::io::Error>().is_some_and(|io| !named_by_the_user.contains(&io.kind()))
     });
     if work_failed { 1 } else { 2 }
 }

@@ -125,7 +125,7 @@ fn drawn_paths(config: &Config, outcome: &Outcome) -> anyhow::Result<Option<Figu
     let place = |name: &str| env.spec().signals.iter().position(|s| s == name);
     let (Some(x), Some(y)) = (place("x"), place("y")) else { return Ok(None) };
     let width = env.spec().signals.len();
-    let groups = config.run.algo.iter().take(3).map(|algorithm| {
+    let groups = config.run.algo.iter().map(|algorithm| {
         let agents = if algorithm.constraint().is_some() { &last.agents } else { &outcome.collectors };
         let agents = of(*algorithm, agents);
         let each = DRAWN.div_ceil(agents.len().max(1));
@@ -186,11 +186,11 @@ fn notes(config: &Config, outcome: &Outcome, evaluation: &Evaluation) -> Vec<Str
     }
     if let Some(round) = outcome.rounds.last() {
         let safe = round.fitted.held_out.safe_share;
-        notes.push(format!("{:.1} % of the labelled episodes are safe (held-out ones counted).", 100.0 * safe));
+        notes.push(format!("{:.1} % of the episodes held out of the last fit are safe.", 100.0 * safe));
     }
     notes.push(
-        "All seeds of a run share its episodes and its safety model, so intervals over seeds do not cover the luck of \
-         fitting the model."
+        "All seeds and all algorithms of a run share its episodes and its safety models: intervals over seeds do not cover \
+         the luck of fitting them, and an algorithm's later rounds profit from the others' episodes."
             .into(),
     );
     notes

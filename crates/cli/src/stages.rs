@@ -11,9 +11,9 @@ use prudence_agent::run::{Event, Folders};
 use prudence_agent::trainer::{Setup, Trainer};
 use prudence_agent::{Algorithm, run};
 use prudence_data::files::{read_limited, write_atomic};
-use prudence_data::{Dataset, Episode, LabelLog, Rule, Store, label_by_rule, label_path};
+use prudence_data::{Dataset, Episode, LabelLog, Rule, Store, label_by_rule, label_path, latest};
 use prudence_env::MakeEnv as _;
-use prudence_env::random::stream;
+use prudence_env::random::{stream, subseed};
 use prudence_safety::quality::{Quality, predictions};
 use prudence_safety::{SafetyModel, fit};
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,8 @@ pub struct Job<'a> {
     pub algorithm: Algorithm,
     /// Its seed.
     pub seed: u64,
+    /// The round: each has its own draws.
+    pub round: u64,
     /// Environment steps.
     pub steps: u64,
     /// The safety model.
@@ -65,7 +67,7 @@ impl Job<'_> {
             rule: self.config.parsed_rule()?,
             safety: self.safety.clone(),
             stored: self.stored.clone(),
-            seed: self.seed,
+            seed: subseed(self.seed, "round", self.round),
         })
     }
 
@@ -83,7 +85,7 @@ impl Job<'_> {
                 100.0 * record.safe_share,
                 record.multiplier
             )),
-            Event::Warning(text) => progress.say(&format!("warning: {label}: {text}")),
+            Event::Warning(text) => progress.warn(&format!("warning: {label}: {text}")),
         });
         trainer.with_context(|| label)
     }
@@ -95,7 +97,7 @@ pub fn label(store: &Path, rule: &Rule, extra_starts: usize, seed: u64) -> anyho
     let mut log = LabelLog::open(&label_path(store))?;
     let by = format!("rule: {}", rule.text());
     let known: std::collections::HashSet<u64> =
-        log.labels().iter().filter(|l| l.by == by && l.start == 0).map(|l| l.episode).collect();
+        latest(log.labels()).into_iter().filter(|l| l.by == by && l.start == 0).map(|l| l.episode).collect();
     let when = clock::timestamp();
     let mut labelled = 0;
     for shard in episodes.shards().collect::<Vec<_>>() {
@@ -103,7 +105,8 @@ pub fn label(store: &Path, rule: &Rule, extra_starts: usize, seed: u64) -> anyho
         for (id, episode) in shard.clone().zip(episodes.read(shard)?) {
             if !known.contains(&id) {
                 let rng = &mut stream(seed, "segments", id);
-                labels.extend(label_by_rule(rule, id, &episode, extra_starts, rng, &when));
+                // The whole episode's label comes last: once it is in the log, so are those of the segments.
+                labels.extend(label_by_rule(rule, id, &episode, extra_starts, rng, &when).into_iter().rev());
                 labelled += 1;
             }
         }
@@ -140,6 +143,7 @@ pub fn fit_model(
             .with_context(|| quality_path.display().to_string())?;
         return Ok((load_model(&model_path)?, quality));
     }
+    check_stores(config, stores)?;
     let data = Dataset::load(stores, config.safety.held_out, seed)?;
     let horizon = config.env.build()?.spec().horizon;
     let bar = progress.bar("safety model", config.safety.steps as u64);
@@ -169,6 +173,26 @@ pub fn load_model(path: &Path) -> anyhow::Result<SafetyModel> {
     let file = if path.is_dir() { path.join("model.safetensors") } else { path.to_path_buf() };
     let bytes = read_limited(&file, 1 << 30).with_context(|| "the safety model (made by `prudence fit`)")?;
     SafetyModel::from_bytes(&bytes).with_context(|| file.display().to_string())
+}
+
+/// Refuses stores whose episodes have other sizes than the task's.
+pub fn check_stores(config: &Config, stores: &[PathBuf]) -> anyhow::Result<()> {
+    let env = config.env.build()?;
+    let (s, a) = (env.spec().observation.dim(), env.spec().action.dim());
+    for dir in stores {
+        let store = Store::open(dir)?;
+        let schema = store.schema();
+        if (schema.observation_dim, schema.action_dim) != (s, a) {
+            anyhow::bail!(
+                "{}: its observations and actions have {} and {} numbers; task `{}` has {s} and {a}",
+                dir.display(),
+                schema.observation_dim,
+                schema.action_dim,
+                config.name
+            );
+        }
+    }
+    Ok(())
 }
 
 /// All episodes of these stores, as learners see them.

@@ -30,7 +30,10 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     file.write_all(bytes).map_err(Error::io(&part, "write"))?;
     file.sync_all().map_err(Error::io(&part, "sync"))?;
     drop(file);
-    fs::rename(&part, path).map_err(Error::io(path, "move the new file into place"))?;
+    if let Err(source) = fs::rename(&part, path) {
+        let _ = fs::remove_file(&part); // nothing half stays behind
+        return Err(Error::io(path, "move the new file into place")(source));
+    }
     sync_dir(&parent(path))
 }
 

@@ -80,11 +80,6 @@ impl Gru {
         3 * self.hidden * (self.inputs + self.hidden + 2)
     }
 
-    /// Multiply-adds of one step on one row.
-    pub fn multiply_adds(&self) -> usize {
-        3 * self.hidden * (self.inputs + self.hidden)
-    }
-
     /// Draws the parameters as `nn.GRU` does: uniform in +-1/sqrt(H).
     pub fn init<T: Scalar>(&self, parameters: &mut [T], rng: &mut impl Rng) {
         init_uniform(parameters, self.hidden, rng);
@@ -191,6 +186,14 @@ impl Gru {
         matmul(dw_hh, false, View::new(&work.memory_side, rows, 3 * h).t(), View::new(&work.hidden, rows, h));
         row_sum(db_ih, &work.input_side);
         row_sum(db_hh, &work.memory_side);
+    }
+
+    /// After [`Gru::backward`]: the gradient by the input, `[T, B, in]`.
+    pub fn input_gradient<T: Scalar>(&self, parameters: &[T], work: &GruWork<T>, dx: &mut [T]) {
+        let (w_ih, ..) = self.split(parameters);
+        let rows = work.steps * work.batch;
+        let gates = View::new(&work.input_side, rows, 3 * self.hidden);
+        matmul(dx, false, gates, View::new(w_ih, 3 * self.hidden, self.inputs));
     }
 
     /// One step of one sequence, for acting: `h` is replaced by the memory after the step. `scratch`: any content or size.

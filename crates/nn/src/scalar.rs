@@ -1,7 +1,7 @@
 //! The number type of every kernel: f32 in the product, f64 where gradients are checked.
 //!
 //! The f32 functions are our own: branch-free, so that the loops around them become vector code, and accurate to a few
-//! units in the last place (tested against f64). libm's are called one number at a time and took most of a GRU's time.
+//! units in the last place (tested against f64). libm's are called one number at a time.
 
 use std::fmt::Debug;
 use std::iter::Sum;
@@ -65,16 +65,16 @@ pub trait Scalar:
     /// From little-endian bytes of exactly this type's size.
     fn read(bytes: &[u8]) -> Self;
 
-    /// The larger of two numbers, neither NaN.
+    /// The larger of two numbers; NaN if `self` is: what diverged must stay visible.
     #[inline(always)]
     fn max(self, other: Self) -> Self {
-        if self > other { self } else { other }
+        if self < other { other } else { self }
     }
 
-    /// The smaller of two numbers, neither NaN.
+    /// The smaller of two numbers; NaN if `self` is.
     #[inline(always)]
     fn min(self, other: Self) -> Self {
-        if self < other { self } else { other }
+        if self > other { other } else { self }
     }
 
     /// `1 / (1 + exp(-self))`
@@ -187,7 +187,7 @@ impl Scalar for f32 {
         let p = p.mul_add(r, 1.0 / 6.0);
         let p = p.mul_add(r, 0.5);
         let p = p.mul_add(r * r, r) + 1.0;
-        // SAFETY-free bit trick: n is an integer in [-126, 127], so the biased exponent fits.
+        // n is an integer in [-126, 127]: its biased form is a float's exponent field
         let scale = f32::from_bits(((n as i32 + 127) as u32) << 23);
         if self == self { p * scale } else { self }
     }
@@ -253,6 +253,7 @@ mod tests {
 
     #[test]
     fn f32_functions_pass_nan_on_and_saturate() {
+        assert!(Scalar::max(f32::NAN, 0.0).is_nan() && Scalar::min(f32::NAN, 0.0).is_nan());
         assert!(Scalar::exp(f32::NAN).is_nan() && Scalar::tanh(f32::NAN).is_nan());
         assert_eq!(Scalar::tanh(1e9f32), 1.0);
         assert_eq!(Scalar::tanh(-1e9f32), -1.0);

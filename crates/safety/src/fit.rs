@@ -7,16 +7,19 @@
 use prudence_data::{Episode, Segment};
 use prudence_env::random::stream;
 use prudence_nn::kernels::sum_squares;
-use prudence_nn::{Adam, AdamSettings, GruWork, MlpWork, Scalar, loss};
+use prudence_nn::{Adam, AdamSettings, Mlp, Scalar, loss};
 use rand::RngExt as _;
 use serde::{Deserialize, Serialize};
 
+use crate::sequences::Sequences;
 use crate::{Error, SafetyModel};
 
 /// How the safety model is made. Section `[safety]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FitSettings {
+    /// Layers between `(s, a)` and the GRU, the last one linear. Empty: the GRU reads `(s, a)` itself, as in the paper.
+    pub encoder: Vec<usize>,
     /// Size of the GRU's memory h.
     pub hidden: usize,
     /// Layers of the decoder.
@@ -40,6 +43,7 @@ pub struct FitSettings {
 impl Default for FitSettings {
     fn default() -> Self {
         Self {
+            encoder: vec![64, 32],
             hidden: 16,
             decoder: vec![64, 64],
             learning_rate: 1e-2,
@@ -53,73 +57,14 @@ impl Default for FitSettings {
     }
 }
 
-/// Segments laid out for the networks, time leading.
-#[derive(Default)]
-pub(crate) struct Sequences<T> {
-    /// `[T, B, s + a]`, normalised; zeros past a segment's end.
-    input: Vec<T>,
-    /// `[T, B, s + a + h]`
-    rows: Vec<T>,
-    /// `[T, B]`
-    log_prob: Vec<T>,
-    pair: Vec<T>,
-}
-
-impl<T: Scalar> Sequences<T> {
-    /// `log P` of each step, `[T, B]`, T being the longest span. `batch` columns, of which the spans fill the first.
-    pub(crate) fn log_prob(
-        &mut self,
-        model: &SafetyModel<T>,
-        spans: &[(&Episode, usize, usize)],
-        batch: usize,
-        gru: &mut GruWork<T>,
-        decoder: &mut MlpWork<T>,
-    ) -> &[T] {
-        let (inputs, hidden, width) = (model.gru.inputs, model.gru.hidden, model.decoder.inputs());
-        let steps = spans.iter().map(|(_, start, end)| end - start).max().unwrap_or(0);
-        let rows = steps * batch;
-        self.input.clear();
-        self.input.resize(rows * inputs, T::ZERO);
-        for (b, (episode, start, end)) in spans.iter().enumerate() {
-            let s = episode.observations.len() / (episode.len() + 1);
-            let a = episode.actions.len() / episode.len();
-            for t in *start..*end {
-                self.pair.clear();
-                self.pair.extend(episode.observations[t * s..][..s].iter().map(|x| T::of(f64::from(*x))));
-                self.pair.extend(episode.actions[t * a..][..a].iter().map(|x| T::of(f64::from(*x))));
-                let (observation, action) = self.pair.split_at(s);
-                model.normalise(observation, action, &mut self.input[((t - start) * batch + b) * inputs..][..inputs]);
-            }
-        }
-        gru.set_steps(steps);
-        let (gru_parameters, decoder_parameters) = model.split();
-        model.gru.forward(gru_parameters, &self.input, gru);
-        self.rows.resize(rows * width, T::ZERO);
-        let known = self.input.chunks_exact(inputs).zip(gru.hidden().chunks_exact(hidden));
-        for (row, (input, memory)) in self.rows.chunks_exact_mut(width).zip(known) {
-            row[..inputs].copy_from_slice(input);
-            row[inputs..].copy_from_slice(memory); // h_t, the memory before step t
-        }
-        decoder.set_batch(rows);
-        model.decoder.forward(decoder_parameters, &self.rows, 1, decoder);
-        self.log_prob.resize(rows, T::ZERO);
-        loss::log_sigmoid(decoder.output(), &mut self.log_prob);
-        &self.log_prob
-    }
-}
-
 /// The model in training and everything a step needs.
 pub struct Fitter<T> {
     /// The model so far.
     pub model: SafetyModel<T>,
     settings: FitSettings,
     adam: Adam<T>,
-    gru: GruWork<T>,
-    decoder: MlpWork<T>,
     sequences: Sequences<T>,
     gradients: Vec<T>,
-    hidden_gradient: Vec<T>,
-    decoder_input: Vec<T>,
 }
 
 impl<T: Scalar> Fitter<T> {
@@ -128,12 +73,8 @@ impl<T: Scalar> Fitter<T> {
         let decay = AdamSettings { weight_decay: settings.weight_decay, ..AdamSettings::default() };
         Self {
             adam: Adam::new(model.parameters.len(), decay),
-            gru: GruWork::new(&model.gru, 1, settings.batch),
-            decoder: model.decoder_work(settings.batch),
-            sequences: Sequences::default(),
+            sequences: Sequences::new(&model, settings.batch),
             gradients: vec![T::ZERO; model.parameters.len()],
-            hidden_gradient: Vec::new(),
-            decoder_input: Vec::new(),
             settings: settings.clone(),
             model,
         }
@@ -144,9 +85,9 @@ impl<T: Scalar> Fitter<T> {
         let batch = self.settings.batch;
         assert!(segments.len() <= batch, "more segments than the batch holds");
         let spans: Vec<_> = segments.iter().map(|s| (&episodes[s.episode], s.start, s.end)).collect();
-        let log_prob = self.sequences.log_prob(&self.model, &spans, batch, &mut self.gru, &mut self.decoder);
+        self.sequences.log_prob(&self.model, &spans);
 
-        let gradient = self.decoder.output_gradient(); // by log P first, [T, B]
+        let (log_prob, gradient) = self.sequences.log_prob_and_gradient(); // the gradient by log P first, [T, B]
         gradient.fill(T::ZERO);
         let (mut total, mut count) = (T::ZERO, 0usize);
         for (b, segment) in segments.iter().enumerate() {
@@ -174,21 +115,9 @@ impl<T: Scalar> Fitter<T> {
                 gradient[t * batch + b] = carried;
             }
         }
-        let (logits, gradient) = self.decoder.output_and_gradient();
+        let (logits, gradient) = self.sequences.decoder.output_and_gradient();
         loss::log_sigmoid_backward(logits, gradient);
-
-        let (model, inputs, hidden) = (&self.model, self.model.gru.inputs, self.model.gru.hidden);
-        let (gru_parameters, decoder_parameters) = model.split();
-        let (gru_gradients, decoder_gradients) = self.gradients.split_at_mut(model.gru.parameters());
-        model.decoder.backward(decoder_parameters, &self.sequences.rows, 1, &mut self.decoder, decoder_gradients);
-        let rows = self.sequences.log_prob.len();
-        self.decoder_input.resize(rows * hidden, T::ZERO);
-        model.decoder.input_gradient(decoder_parameters, &self.decoder, inputs, &mut self.decoder_input);
-        // The last memory is read by nobody: its gradient is zero.
-        self.hidden_gradient.clear();
-        self.hidden_gradient.extend_from_slice(&self.decoder_input);
-        self.hidden_gradient.resize((rows + batch) * hidden, T::ZERO);
-        model.gru.backward(gru_parameters, &self.sequences.input, &self.hidden_gradient, &mut self.gru, gru_gradients);
+        self.sequences.backward(&self.model, &mut self.gradients);
         total * scale
     }
 
@@ -197,7 +126,7 @@ impl<T: Scalar> Fitter<T> {
         &self.gradients
     }
 
-    /// The parameters, GRU first.
+    /// The parameters: encoder, GRU, decoder.
     pub fn parameters(&mut self) -> &mut [T] {
         &mut self.model.parameters
     }
@@ -215,7 +144,7 @@ impl<T: Scalar> Fitter<T> {
 /// Means and inverse deviations of `(s, a)` over the steps of these episodes; a constant input is only centred.
 fn moments(episodes: &[&Episode], observation: usize, action: usize) -> (Vec<f32>, Vec<f32>) {
     let mut sums = vec![(0.0f64, 0.0f64); observation + action];
-    let mut count = 0.0;
+    let mut count = f64::MIN_POSITIVE; // no episode: means of 0
     for episode in episodes {
         let rows = episode.observations.chunks_exact(observation).zip(episode.actions.chunks_exact(action));
         for (s, a) in rows {
@@ -246,10 +175,15 @@ pub fn initial_model(
     settings: &FitSettings,
     seed: u64,
 ) -> SafetyModel {
-    let mut model = SafetyModel::zeros(observation, action, settings.hidden, &settings.decoder);
+    let mut model = SafetyModel::zeros(observation, action, &settings.encoder, settings.hidden, &settings.decoder);
     (model.centre, model.scale) = moments(episodes, observation, action);
     let rng = &mut stream(seed, "safety-init", 0);
-    let (gru, decoder) = model.parameters.split_at_mut(model.gru.parameters());
+    let encoder = model.encoder.as_ref().map_or(0, Mlp::parameters);
+    let (encoder, rest) = model.parameters.split_at_mut(encoder);
+    let (gru, decoder) = rest.split_at_mut(model.gru.parameters());
+    if let Some(shape) = &model.encoder {
+        shape.init(encoder, rng);
+    }
     model.gru.init(gru, rng);
     model.decoder.init(decoder, rng);
     if let Some(bias) = decoder.last_mut() {
@@ -290,6 +224,9 @@ pub fn fit(
         let along = step as f64 / settings.steps as f64;
         let rate = settings.learning_rate * 0.5 * (1.0 + (std::f64::consts::PI * along).cos());
         let loss = fitter.step(episodes, &batch, rate);
+        if !loss.is_finite() || !fitter.gradients.iter().all(|g| g.is_finite()) {
+            return Err(Error::Diverged { step });
+        }
         progress(step + 1, loss);
     }
     Ok(fitter.model)

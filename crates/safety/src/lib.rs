@@ -8,6 +8,7 @@
 pub mod fit;
 mod model;
 pub mod quality;
+mod sequences;
 
 pub use fit::{FitSettings, fit};
 pub use model::{Error, SafetyModel, Tracker};

@@ -2,7 +2,9 @@
 
 use prudence_data::Episode;
 use prudence_nn::weights::{Reader, Writer};
-use prudence_nn::{Gru, GruWork, Mlp, MlpWork, Scalar, loss, weights};
+use prudence_nn::{Gru, Mlp, MlpWork, Scalar, loss, weights};
+
+use crate::sequences::Sequences;
 
 /// What can go wrong with a safety model.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +38,12 @@ pub enum Error {
         /// The task's.
         action: usize,
     },
+    /// Numbers ran away.
+    #[error("fitting diverged at step {step}; try a smaller safety.learning_rate")]
+    Diverged {
+        /// Steps of gradient descent so far.
+        step: usize,
+    },
     /// Nothing to learn from.
     #[error("{0}")]
     Data(String),
@@ -49,9 +57,13 @@ pub struct SafetyModel<T = f32> {
     /// Means and inverse deviations of `(s, a)`, by which inputs are normalised.
     pub(crate) centre: Vec<T>,
     pub(crate) scale: Vec<T>,
+    /// What the GRU reads of `(s, a)`: a few features, or `(s, a)` itself where there is none (the paper's form).
+    ///
+    /// A GRU's gates are linear in their input; a strip or a disc is not, and only the memory can count steps inside one.
+    pub(crate) encoder: Option<Mlp>,
     pub(crate) gru: Gru,
     pub(crate) decoder: Mlp,
-    /// GRU, then decoder.
+    /// Encoder, GRU, decoder.
     pub(crate) parameters: Vec<T>,
 }
 
@@ -63,7 +75,8 @@ pub struct Tracker<T = f32> {
     /// The running sum C of log-probabilities, kept at or above the floor.
     pub sum: T,
     floor: T,
-    rows: [Vec<T>; 2],
+    /// `(s, a)`; the GRU's input; the decoder's.
+    rows: [Vec<T>; 3],
     scratch: [Vec<T>; 3],
     layers: [Vec<T>; 2],
 }
@@ -75,8 +88,8 @@ impl<T: Scalar> Tracker<T> {
         self.sum = T::ZERO;
     }
 
-    /// What joins the observation for the agent: h, then the share of the floor used up. See `reading-the-paper`, trap 1:
-    /// without the floor scores pile up after the violation and the multiplier never comes back.
+    /// What joins the observation for the agent: h, then the share of the floor used up. Without the floor scores pile up
+    /// after a violation and the multiplier never comes back.
     pub fn write_memory(&self, out: &mut [T]) {
         let (hidden, used) = out.split_at_mut(self.hidden.len());
         hidden.copy_from_slice(&self.hidden);
@@ -93,18 +106,26 @@ impl<T: Scalar> Tracker<T> {
 
 impl<T: Scalar> SafetyModel<T> {
     /// A model of this shape, its parameters still missing: a file's sizes are not believed before its tensors are seen.
-    fn shaped(observation: usize, action: usize, hidden: usize, decoder: &[usize]) -> Self {
+    fn shaped(observation: usize, action: usize, encoder: &[usize], hidden: usize, decoder: &[usize]) -> Self {
         let inputs = observation + action;
-        let (gru, decoder) = (Gru { inputs, hidden }, Mlp::new(inputs + hidden, decoder, 1));
+        let encoder = encoder.split_last().map(|(features, layers)| Mlp::new(inputs, layers, *features));
+        let gru = Gru { inputs: encoder.as_ref().map_or(inputs, Mlp::outputs), hidden };
+        let decoder = Mlp::new(inputs + hidden, decoder, 1);
         let (centre, scale) = (vec![T::ZERO; inputs], vec![T::ONE; inputs]);
-        Self { observation, action, centre, scale, gru, decoder, parameters: Vec::new() }
+        Self { observation, action, centre, scale, encoder, gru, decoder, parameters: Vec::new() }
     }
 
     /// A model of this shape with all parameters zero.
-    pub(crate) fn zeros(observation: usize, action: usize, hidden: usize, decoder: &[usize]) -> Self {
-        let mut model = Self::shaped(observation, action, hidden, decoder);
-        model.parameters = vec![T::ZERO; model.gru.parameters() + model.decoder.parameters()];
+    pub(crate) fn zeros(observation: usize, action: usize, encoder: &[usize], hidden: usize, decoder: &[usize]) -> Self {
+        let mut model = Self::shaped(observation, action, encoder, hidden, decoder);
+        let encoder = model.encoder.as_ref().map_or(0, Mlp::parameters);
+        model.parameters = vec![T::ZERO; encoder + model.gru.parameters() + model.decoder.parameters()];
         model
+    }
+
+    /// Numbers of an observation and an action together.
+    pub(crate) fn inputs(&self) -> usize {
+        self.observation + self.action
     }
 
     /// The number of numbers an agent gets beside its observation: h and the running sum.
@@ -126,8 +147,11 @@ impl<T: Scalar> SafetyModel<T> {
         Err(Error::Dimensions { model_observation, model_action, observation, action })
     }
 
-    pub(crate) fn split(&self) -> (&[T], &[T]) {
-        self.parameters.split_at(self.gru.parameters())
+    /// The parameters of encoder, GRU and decoder.
+    pub(crate) fn split(&self) -> (&[T], &[T], &[T]) {
+        let (encoder, rest) = self.parameters.split_at(self.encoder.as_ref().map_or(0, Mlp::parameters));
+        let (gru, decoder) = rest.split_at(self.gru.parameters());
+        (encoder, gru, decoder)
     }
 
     /// Writes the normalised `(s, a)`.
@@ -144,7 +168,7 @@ impl<T: Scalar> SafetyModel<T> {
             hidden: vec![T::ZERO; self.gru.hidden],
             sum: T::ZERO,
             floor: T::of(floor),
-            rows: [vec![T::ZERO; self.gru.inputs], vec![T::ZERO; self.decoder.inputs()]],
+            rows: [self.inputs(), self.gru.inputs, self.decoder.inputs()].map(|n| vec![T::ZERO; n]),
             scratch: Default::default(),
             layers: Default::default(),
         }
@@ -152,14 +176,21 @@ impl<T: Scalar> SafetyModel<T> {
 
     /// `log P(psi_t = 1 | s_t, h_t, a_t)`, read before the memory moves on to `h_{t+1}`.
     pub fn step(&self, tracker: &mut Tracker<T>, observation: &[T], action: &[T]) -> T {
-        let (gru, decoder) = self.split();
-        let Tracker { hidden, rows: [input, row], scratch, layers, .. } = tracker;
+        let (encoder, gru, decoder) = self.split();
+        let Tracker { hidden, rows: [input, features, row], scratch, layers, .. } = tracker;
         self.normalise(observation, action, input);
         row[..input.len()].copy_from_slice(input);
         row[input.len()..].copy_from_slice(hidden);
         let mut logit = [T::ZERO];
         self.decoder.forward_one(decoder, row, &mut logit, layers);
-        self.gru.step(gru, input, hidden, scratch);
+        let features = match &self.encoder {
+            None => input,
+            Some(shape) => {
+                shape.forward_one(encoder, input, features, layers);
+                features
+            }
+        };
+        self.gru.step(gru, features, hidden, scratch);
         -(-logit[0]).softplus()
     }
 
@@ -174,7 +205,7 @@ impl<T: Scalar> SafetyModel<T> {
         work: &mut MlpWork<T>,
         out: &mut Vec<T>,
     ) {
-        let (n, width, inputs) = (actions.len() / self.action, self.decoder.inputs(), self.gru.inputs);
+        let (n, width, inputs) = (actions.len() / self.action, self.decoder.inputs(), self.inputs());
         rows.resize(n * width, T::ZERO);
         for (i, row) in rows.chunks_exact_mut(width).enumerate() {
             let (input, memory) = row.split_at_mut(inputs);
@@ -186,7 +217,7 @@ impl<T: Scalar> SafetyModel<T> {
             memory.copy_from_slice(&hidden[i * stride..][..self.gru.hidden]);
         }
         work.set_batch(n);
-        self.decoder.forward(self.split().1, rows, 1, work);
+        self.decoder.forward(self.split().2, rows, 1, work);
         out.resize(n, T::ZERO);
         loss::log_sigmoid(work.output(), out);
     }
@@ -199,11 +230,16 @@ impl<T: Scalar> SafetyModel<T> {
     /// Bytes of a safetensors file; PyTorch loads `gru.*` into `nn.GRU` and `decoder.*` into `nn.Sequential`.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         let mut file = Writer::default();
-        let (gru, decoder) = self.split();
+        let (encoder, gru, decoder) = self.split();
+        if let Some(shape) = &self.encoder {
+            file.network("encoder.", &shape.tensors(), encoder);
+            let sizes: Vec<_> = shape.hidden_sizes().iter().chain([&shape.outputs()]).map(usize::to_string).collect();
+            file.metadata("encoder", sizes.join(","));
+        }
         file.network("gru.", &self.gru.tensors(), gru);
         file.network("decoder.", &self.decoder.tensors(), decoder);
-        file.tensor("centre", &[self.gru.inputs], &self.centre);
-        file.tensor("scale", &[self.gru.inputs], &self.scale);
+        file.tensor("centre", &[self.inputs()], &self.centre);
+        file.tensor("scale", &[self.inputs()], &self.scale);
         file.metadata("format", "prudence safety model 1".into());
         file.metadata("observation", self.observation.to_string());
         file.metadata("action", self.action.to_string());
@@ -233,15 +269,21 @@ impl<T: Scalar> SafetyModel<T> {
             return Err(Error::Header { key: "format", given: given.into(), expected: format.into() });
         }
         let number = |key| count(key, header(key, "a whole number")?);
-        let sizes = match header("decoder", "layer sizes")? {
-            "" => Vec::new(),
-            sizes => sizes.split(',').map(|s| count("decoder", s)).collect::<Result<_, _>>()?,
+        let sizes = |key: &'static str, text: &str| match text {
+            "" => Ok(Vec::new()),
+            sizes => sizes.split(',').map(|s| count(key, s)).collect::<Result<_, _>>(),
         };
-        let mut model = Self::shaped(number("observation")?, number("action")?, number("hidden")?, &sizes);
-        model.parameters = file.network("gru.", &model.gru.tensors())?;
+        let encoder: Vec<usize> = sizes("encoder", file.metadata("encoder").unwrap_or_default())?;
+        let decoder: Vec<usize> = sizes("decoder", header("decoder", "layer sizes")?)?;
+        let (observation, action) = (number("observation")?, number("action")?);
+        let mut model = Self::shaped(observation, action, &encoder, number("hidden")?, &decoder);
+        if let Some(shape) = &model.encoder {
+            model.parameters = file.network("encoder.", &shape.tensors())?;
+        }
+        model.parameters.extend(file.network::<T>("gru.", &model.gru.tensors())?);
         model.parameters.extend(file.network::<T>("decoder.", &model.decoder.tensors())?);
-        model.centre = file.tensor("centre", &[model.gru.inputs])?;
-        model.scale = file.tensor("scale", &[model.gru.inputs])?;
+        model.centre = file.tensor("centre", &[model.inputs()])?;
+        model.scale = file.tensor("scale", &[model.inputs()])?;
         Ok(model)
     }
 }
@@ -251,12 +293,10 @@ impl SafetyModel<f32> {
     pub fn score(&self, episodes: &[&Episode]) -> Vec<Vec<f32>> {
         const BATCH: usize = 64;
         let mut scores = Vec::with_capacity(episodes.len());
-        let mut gru = GruWork::new(&self.gru, 1, BATCH);
-        let mut decoder = self.decoder_work(1);
-        let mut sequences = crate::fit::Sequences::default();
+        let mut sequences = Sequences::new(self, BATCH);
         for chunk in episodes.chunks(BATCH) {
             let spans: Vec<_> = chunk.iter().map(|e| (*e, 0, e.len())).collect();
-            let log_prob = sequences.log_prob(self, &spans, BATCH, &mut gru, &mut decoder);
+            let log_prob = sequences.log_prob(self, &spans);
             for (b, episode) in chunk.iter().enumerate() {
                 scores.push((0..episode.len()).map(|t| log_prob[t * BATCH + b]).collect());
             }

@@ -44,7 +44,9 @@ pub fn eval(args: EvalArgs) -> anyhow::Result<()> {
     for algorithm in Algorithm::ALL {
         let of: Vec<&Tested> = tested.iter().filter(|t| t.algorithm == algorithm).collect();
         if !of.is_empty() {
-            let steps = if algorithm == Algorithm::Sac { config.collect.steps } else { config.train.steps };
+            let first = agents.iter().find(|agent| agent.algorithm == algorithm);
+            let records = first.map(AgentFolder::records).transpose()?.unwrap_or_default();
+            let steps = records.last().map_or(0, |record| record.step);
             results.push(reporting::result(algorithm, steps, &of));
         }
     }

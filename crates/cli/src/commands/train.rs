@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, bail};
 use prudence_agent::clock::{self, Stopwatch};
 use prudence_agent::{Algorithm, Scaling};
-use prudence_data::files::write_atomic;
 use prudence_data::{LabelLog, Rule, Store, find_stores, import_csv, label_path};
 use prudence_env::MakeEnv as _;
 use prudence_safety::quality::Quality;
@@ -36,7 +35,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
     config.check()?;
     let out = args.out.unwrap_or_else(|| folder::next_free(&args.task));
     refuse_existing(&out)?;
-    folder::create(&out, &config, &Invocation::Run)?;
+    folder::create(&out, &config, &Invocation::Run, None)?;
     experiment(&config, &out, &args.common)
 }
 
@@ -65,7 +64,7 @@ pub fn collect(args: CollectArgs) -> anyhow::Result<()> {
     (config.run.seed, config.run.seeds) = (args.seed, args.seeds);
     config.check()?;
     refuse_existing(&args.out)?;
-    folder::create(&args.out, &config, &Invocation::Collect)?;
+    folder::create(&args.out, &config, &Invocation::Collect, None)?;
     collect_in(&config, &args.out, &args.common)
 }
 
@@ -76,6 +75,7 @@ fn collect_in(config: &Config, dir: &Path, common: &Common) -> anyhow::Result<()
             config,
             algorithm: Algorithm::Sac,
             seed,
+            round: 0,
             steps: config.collect.steps,
             safety: None,
             stored: Arc::default(),
@@ -118,11 +118,10 @@ pub fn label(args: LabelArgs) -> anyhow::Result<()> {
             labelled += new.iter().filter(|l| l.start == 0).count() as u64;
         } else {
             let signals = &store.schema().signals;
-            let task = args.task.as_deref().unwrap_or(&store.schema().task);
             let (text, extra_starts) = match &args.rule {
                 Some(rule) => (rule.clone(), LabelSettings::default().extra_starts),
                 None => {
-                    let config = resolve(task, &args.settings.configs, &args.settings.sets)?;
+                    let config = settings_of(&args.dir, args.task.as_deref(), dir, &args.settings)?;
                     (config.rule.clone(), config.label.extra_starts)
                 }
             };
@@ -153,15 +152,20 @@ fn stores(dirs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// The settings for the task that stored episodes are from.
-fn settings_of(store: &Path, settings: &Settings) -> anyhow::Result<Config> {
-    let task = Store::open(store)?.schema().task.clone();
-    resolve(&task, &settings.configs, &settings.sets).with_context(|| format!("{} is from task `{task}`", store.display()))
+/// The settings stored episodes were made with: a named task's, the folder's own, or those of the task they say they are from.
+fn settings_of(dir: &Path, task: Option<&str>, store: &Path, settings: &Settings) -> anyhow::Result<Config> {
+    let own = dir.join("config.toml");
+    let task = match task {
+        Some(task) => task.to_owned(),
+        None if own.is_file() => own.to_string_lossy().into_owned(),
+        None => Store::open(store)?.schema().task.clone(),
+    };
+    resolve(&task, &settings.configs, &settings.sets).with_context(|| format!("the task of {}", store.display()))
 }
 
 pub fn fit(args: FitArgs) -> anyhow::Result<()> {
     let stores = stores(&args.dirs)?;
-    let config = settings_of(&stores[0], &args.settings)?;
+    let config = settings_of(&args.dirs[0], args.task.as_deref(), &stores[0], &args.settings)?;
     refuse_existing(&args.out)?;
     let progress = Progress::new(args.common.quiet);
     let (_, fitted) = stages::fit_model(&config, &stores, &args.out, args.seed, &progress)?;
@@ -196,6 +200,7 @@ pub fn train(args: TrainArgs) -> anyhow::Result<()> {
     config.check()?;
     let data: Result<Vec<PathBuf>, _> = stores(&args.data)?.into_iter().map(std::fs::canonicalize).collect();
     let data = data.with_context(|| "--data")?;
+    stages::check_stores(&config, &data)?;
     let model = args.safety.as_deref().map(stages::load_model).transpose()?;
     let env = config.env.build()?;
     let (s, a) = Scaling::new(env.spec()).sizes();
@@ -207,13 +212,8 @@ pub fn train(args: TrainArgs) -> anyhow::Result<()> {
         None => {}
     }
     refuse_existing(&args.out)?;
-    folder::create(&args.out, &config, &Invocation::Train { data, safety: model.is_some() })?;
-    if let Some(model) = &model {
-        let place = args.out.join("round-0/safety");
-        std::fs::create_dir_all(&place)?;
-        write_atomic(&place.join("model.safetensors"), &model.to_bytes()?)?;
-    }
-    let (config, invocation) = folder::open(&args.out)?;
+    let invocation = Invocation::Train { data, safety: model.is_some() };
+    folder::create(&args.out, &config, &invocation, model.as_ref())?;
     train_in(&config, &args.out, &invocation, &args.common)
 }
 
@@ -232,6 +232,7 @@ fn train_in(config: &Config, dir: &Path, invocation: &Invocation, common: &Commo
             config,
             algorithm,
             seed,
+            round: 0,
             steps: config.train.steps,
             safety: safety.clone(),
             stored: stored.clone(),

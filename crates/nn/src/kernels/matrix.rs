@@ -76,27 +76,36 @@ pub fn matmul<T: Scalar>(out: &mut [T], add: bool, a: View<'_, T>, b: View<'_, T
     }
 }
 
-/// The sum of products, in sixteen lanes.
+/// The sum of products, in as many lanes as keep the multipliers busy; what is left over goes to lanes of its own, so that
+/// nothing waits for the addition before it.
 #[inline(always)]
 fn dot<T: Scalar>(a: &[T], b: &[T]) -> T {
-    const LANES: usize = 16;
-    let whole = a.len() - a.len() % LANES;
+    const LANES: usize = 32;
+    const PART: usize = 8;
     let mut sums = [T::ZERO; LANES];
-    for (xs, ys) in a[..whole].chunks_exact(LANES).zip(b[..whole].chunks_exact(LANES)) {
+    let (xs, ys) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let (rest_a, rest_b) = (xs.remainder(), ys.remainder());
+    for (x, y) in xs.zip(ys) {
         for lane in 0..LANES {
-            sums[lane] = xs[lane].fma(ys[lane], sums[lane]);
+            sums[lane] = x[lane].fma(y[lane], sums[lane]);
         }
     }
-    let mut rest = T::ZERO;
-    for (x, y) in a[whole..].iter().zip(&b[whole..]) {
-        rest = x.fma(*y, rest);
+    let (xs, ys) = (rest_a.chunks_exact(PART), rest_b.chunks_exact(PART));
+    let (last_a, last_b) = (xs.remainder(), ys.remainder());
+    for (x, y) in xs.zip(ys) {
+        for lane in 0..PART {
+            sums[lane] = x[lane].fma(y[lane], sums[lane]);
+        }
     }
-    for half in [8, 4, 2, 1] {
+    for (lane, (x, y)) in last_a.iter().zip(last_b).enumerate() {
+        sums[PART + lane] = x.fma(*y, sums[PART + lane]);
+    }
+    for half in [16, 8, 4, 2, 1] {
         for lane in 0..half {
             sums[lane] += sums[lane + half];
         }
     }
-    rest + sums[0]
+    sums[0]
 }
 
 #[allow(unsafe_code)]
