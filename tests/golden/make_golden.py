@@ -288,29 +288,32 @@ def prefix_label(segment, length):
 
 
 class Safety(nn.Module):
-    """log P(psi_t = 1 | s_t, h_t, a_t): the decoder reads (s, a), normalised, and the memory BEFORE the step."""
+    """log P(psi_t = 1 | s_t, h_t, a_t): the decoder reads (s, a), normalised, and the memory BEFORE the step.
 
-    def __init__(self, hidden, decoder, centre, scale):
+    With an encoder the GRU reads its output, else (s, a) itself."""
+
+    def __init__(self, encoder, hidden, decoder, centre, scale):
         super().__init__()
-        self.gru = nn.GRU(OBSERVATION + ACTION, hidden)
+        self.encoder = dense(OBSERVATION + ACTION, encoder[:-1], encoder[-1]) if encoder else nn.Identity()
+        self.gru = nn.GRU(encoder[-1] if encoder else OBSERVATION + ACTION, hidden)
         self.decoder = dense(OBSERVATION + ACTION + hidden, decoder, 1)
         self.centre, self.scale = torch.tensor(centre), torch.tensor(scale)
 
     def forward(self, observations, actions):
         """[T] from `[T, S]` and `[T, A]`; and h before each step and after the last, [T + 1, H]."""
         x = (torch.cat([observations, actions], -1) - self.centre) * self.scale
-        after, _ = self.gru(x)
+        after, _ = self.gru(self.encoder(x))
         h = torch.cat([torch.zeros(1, after.shape[1]), after])
         logits = self.decoder(torch.cat([x, h[:-1]], -1)).squeeze(-1)
         return nn.functional.logsigmoid(logits), h
 
 
-def fit_case(seed, prefix_every, steps):
+def fit_case(seed, encoder, prefix_every, steps):
     random = SplitMix64(seed)
     hidden, decoder_sizes = 4, [6, 5]
     inputs = OBSERVATION + ACTION
     centre, scale = random.uniforms(inputs, -0.3, 0.3), random.uniforms(inputs, 0.5, 2.0)
-    model = Safety(hidden, decoder_sizes, centre, scale)
+    model = Safety(encoder, hidden, decoder_sizes, centre, scale)
     n = sum(p.numel() for p in model.parameters())
     set_flat(random.uniforms(n, -0.6, 0.6), model)
     episodes = []
@@ -332,8 +335,10 @@ def fit_case(seed, prefix_every, steps):
         segment(3, 0, 6, False, 5),
         segment(1, 1, 3, True),
     ]
-    settings = {"hidden": hidden, "decoder": decoder_sizes, "weight_decay": 0.05, "clip": 1.5, "batch": FIT_BATCH, "prefix_every": prefix_every}
-    case = {"observation": OBSERVATION, "action": ACTION, "centre": centre, "scale": scale, "initial": flat(model), "settings": settings}
+    settings = {"encoder": encoder, "hidden": hidden, "decoder": decoder_sizes, "weight_decay": 0.05, "clip": 1.5}
+    settings |= {"batch": FIT_BATCH, "prefix_every": prefix_every}
+    case = {"observation": OBSERVATION, "action": ACTION, "centre": centre, "scale": scale, "settings": settings}
+    case["initial"] = flat(model)
     case |= {"episodes": episodes, "segments": segments, "steps": []}
     adam = torch.optim.AdamW(model.parameters(), weight_decay=settings["weight_decay"])
     seen = {"clipped": 0, "not clipped": 0, "no label": 0}
@@ -374,7 +379,7 @@ def fit_case(seed, prefix_every, steps):
         adam.step()
         case["steps"].append({"segments": chosen, "rate": rate, "loss": loss.item(), "norm": norm.item(), "parameters": flat(model)})
     assert all(seen.values()), seen
-    print("fit", prefix_every, seen)
+    print("fit", encoder, prefix_every, seen)
     with torch.no_grad():
         e = episodes[4]
         log_prob, h = model(tensor(e["observations"], -1, OBSERVATION)[:-1], tensor(e["actions"], -1, ACTION))
@@ -386,4 +391,4 @@ if __name__ == "__main__":
     names = [("sac", 5), ("safesac-h", 2), ("safesac-noh", 5)]
     write("learner.json", [learner_case(name, seed, 6) for name, seed in names])
     write("multiplier.json", multiplier_cases())
-    write("fit.json", [fit_case(12, 1, 7), fit_case(13, 2, 7)])
+    write("fit.json", [fit_case(12, [], 1, 7), fit_case(13, [7, 3], 2, 7), fit_case(14, [4], 1, 7)])

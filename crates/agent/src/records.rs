@@ -25,7 +25,7 @@ pub struct Record {
     pub training_return: f64,
     /// lambda
     pub multiplier: f64,
-    /// Left side of the constraint: E[sum log P] (lower bound) or E[P] (original).
+    /// Left side of the constraint: `E[sum log P]` (lower bound) or `E[P]` (original).
     pub constraint: Option<f64>,
     /// Its right side: log d, or d.
     pub threshold: Option<f64>,

@@ -96,7 +96,7 @@ pub fn train(setup: Setup, folders: &Folders, stop: &AtomicBool, tell: &dyn Fn(E
 /// The averaged policy in a file PyTorch loads.
 fn write_policy(trainer: &Trainer, path: &Path) -> Result<(), Error> {
     let mut file = Writer::default();
-    file.network("policy.", &trainer.learner.shapes().0.tensors(), trainer.policy());
+    file.network("policy.", &trainer.learner.shapes().0.tensors(), trainer.averaged_policy());
     file.metadata("algorithm", trainer.setup().algorithm.name().into());
     let bytes = file.finish().map_err(|e| Error::Checkpoint { path: path.into(), problem: e.to_string() })?;
     Ok(write_atomic(path, &bytes)?)

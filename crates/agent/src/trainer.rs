@@ -183,7 +183,7 @@ impl Trainer {
     }
 
     /// The averaged policy: the one to test and to use.
-    pub fn policy(&self) -> &[f32] {
+    pub fn averaged_policy(&self) -> &[f32] {
         &self.learner.averaged_policy
     }
 

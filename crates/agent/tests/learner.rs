@@ -310,7 +310,7 @@ fn named_episode(index: usize, steps: usize, terminated: bool) -> Episode {
 
 fn safety_model(seed: u64) -> Arc<SafetyModel> {
     let data = [named_episode(0, 30, false), named_episode(1, 20, false)];
-    let settings = FitSettings { hidden: 4, decoder: vec![8], ..FitSettings::default() };
+    let settings = FitSettings { encoder: vec![6, 3], hidden: 4, decoder: vec![8], ..FitSettings::default() };
     Arc::new(initial_model(&data.iter().collect::<Vec<_>>(), 2, 1, 0, &settings, seed))
 }
 

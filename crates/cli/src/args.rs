@@ -29,14 +29,18 @@ pub enum Command {
     #[command(after_help = "Example:\n  prudence collect navigation --steps 60000 --out episodes")]
     Collect(CollectArgs),
     /// Label stored episodes: by the task's rule, by a rule of yours, or from a table
-    #[command(after_help = "Examples:\n  prudence label episodes\n  prudence label episodes --rule 'count(in_danger) <= 1'\n  \
-        prudence label episodes --from labels.csv      (header: episode,start,end,safe,at; start, end, at optional)")]
+    #[command(
+        after_help = "Examples:\n  prudence label episodes\n  prudence label episodes --rule 'count(in_danger) <= 1'\n  \
+        prudence label episodes --from labels.csv      (header: episode,start,end,safe,at; start, end, at optional)"
+    )]
     Label(LabelArgs),
     /// Fit the safety model to labelled episodes, and say how good it is
     #[command(after_help = "Example:\n  prudence fit episodes --out model")]
     Fit(FitArgs),
     /// Train one algorithm
-    #[command(after_help = "Example:\n  prudence train navigation --algo safesac-h --safety model --data episodes --out agent")]
+    #[command(
+        after_help = "Example:\n  prudence train navigation --algo safesac-h --safety model --data episodes --out agent"
+    )]
     Train(TrainArgs),
     /// Go on exactly where a run stopped
     #[command(after_help = "Example:\n  prudence resume runs/navigation-1")]
@@ -48,8 +52,10 @@ pub enum Command {
     #[command(after_help = "Example:\n  prudence plot runs/navigation-1 --out curves.svg")]
     Plot(PlotArgs),
     /// Step given actions through a task and write every step down
-    #[command(after_help = "Example:\n  prudence rollout navigation --actions a.csv --out steps.jsonl\n\nThe action file is CSV \
-        without a header, one row a step, in the environment's units.")]
+    #[command(
+        after_help = "Example:\n  prudence rollout navigation --actions a.csv --out steps.jsonl\n\nThe action file is CSV \
+        without a header, one row a step, in the environment's units."
+    )]
     Rollout(RolloutArgs),
     /// Measure speed
     #[command(subcommand)]
@@ -114,7 +120,7 @@ impl AlgoName {
 pub struct RunArgs {
     /// A task's name or the path of a task file
     pub task: String,
-    /// The run's folder; must not exist [default: runs/<task>-<n>]
+    /// The run's folder; must not exist [default: runs/TASK-N, the next free N]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Algorithms to train and test, with commas between [default: the task's: sac,safesac-h]

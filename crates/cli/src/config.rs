@@ -108,11 +108,7 @@ impl Default for LabelSettings {
 impl Config {
     /// The settings of one agent's training.
     pub fn training(&self) -> TrainingSettings {
-        TrainingSettings {
-            agent: self.agent.clone(),
-            multiplier: self.multiplier.clone(),
-            train: self.train.clone(),
-        }
+        TrainingSettings { agent: self.agent.clone(), multiplier: self.multiplier.clone(), train: self.train.clone() }
     }
 
     /// The rule, its names resolved against the environment's signals.
@@ -163,11 +159,23 @@ impl Config {
         range("agent.score_floor", a.score_floor < 0.0, a.score_floor.to_string(), "must be below 0")?;
         range("agent.batch", a.batch > 0, a.batch.to_string(), "must be 1 or more")?;
         range("agent.discount", (0.0..=1.0).contains(&a.discount), a.discount.to_string(), "must lie in [0, 1]")?;
-        for (key, x) in [("agent.polyak", a.polyak), ("agent.averaging", a.averaging), ("agent.final_rate", a.final_rate)] {
-            range(key, x >= 0.0 && x <= 1.0, x.to_string(), "must lie in [0, 1]")?;
+        for (key, x) in
+            [("agent.polyak", a.polyak), ("agent.averaging", a.averaging), ("agent.final_rate", a.final_rate)]
+        {
+            range(key, (0.0..=1.0).contains(&x), x.to_string(), "must lie in [0, 1]")?;
         }
-        range("agent.log_std_min", a.log_std_min <= a.log_std_max, a.log_std_min.to_string(), "must not pass agent.log_std_max")?;
-        range("train.updates_per_step", t.updates_per_step >= 0.0 && t.updates_per_step <= 1000.0, t.updates_per_step.to_string(), "must lie in [0, 1000]")?;
+        range(
+            "agent.log_std_min",
+            a.log_std_min <= a.log_std_max,
+            a.log_std_min.to_string(),
+            "must not pass agent.log_std_max",
+        )?;
+        range(
+            "train.updates_per_step",
+            t.updates_per_step >= 0.0 && t.updates_per_step <= 1000.0,
+            t.updates_per_step.to_string(),
+            "must lie in [0, 1000]",
+        )?;
         for (key, n) in [
             ("train.steps", t.steps),
             ("train.record_every", t.record_every),
@@ -231,8 +239,9 @@ fn one_line(error: &toml::de::Error) -> String {
 
 /// `section.key=value` into the table; a value that is no TOML is taken as text.
 fn apply(table: &mut Table, set: &str) -> anyhow::Result<()> {
-    let (path, text) =
-        set.split_once('=').ok_or_else(|| anyhow!("--set {set}: expected section.key=value, such as train.steps=1000"))?;
+    let (path, text) = set
+        .split_once('=')
+        .ok_or_else(|| anyhow!("--set {set}: expected section.key=value, such as train.steps=1000"))?;
     let value = format!("v = {text}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
     let value = value.unwrap_or_else(|| Value::String(text.into()));
     let mut keys: Vec<&str> = path.trim().split('.').collect();

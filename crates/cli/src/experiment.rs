@@ -68,11 +68,9 @@ impl Experiment<'_> {
     pub fn run(&self) -> anyhow::Result<Outcome> {
         let config = self.config;
         let rule = config.parsed_rule()?;
-        let safe_algorithms: Vec<_> =
-            config.run.algo.iter().copied().filter(|a| a.constraint().is_some()).collect();
+        let safe_algorithms: Vec<_> = config.run.algo.iter().copied().filter(|a| a.constraint().is_some()).collect();
         let empty = Arc::new(Vec::new());
-        let (collectors, mut new_stores) =
-            self.train(0, &[Algorithm::Sac], config.collect.steps, None, &empty)?;
+        let (collectors, mut new_stores) = self.train(0, &[Algorithm::Sac], config.collect.steps, None, &empty)?;
         let mut stores: Vec<PathBuf> = Vec::new();
         let mut rounds = Vec::new();
         let last = if safe_algorithms.is_empty() { 0 } else { config.run.rounds };
@@ -82,7 +80,8 @@ impl Experiment<'_> {
             }
             stores.append(&mut new_stores);
             let out = self.round_dir(round).join("safety");
-            let (model, fitted) = fit_model(config, &stores, &out, subseed(config.run.seed, "fit", round as u64), self.progress)?;
+            let (model, fitted) =
+                fit_model(config, &stores, &out, subseed(config.run.seed, "fit", round as u64), self.progress)?;
             let quality = &fitted.held_out;
             self.progress.say(&format!(
                 "round {round}: safety model {:.1} % right on {} held-out episodes ({:.1} % of the safe called unsafe, \

@@ -31,12 +31,7 @@ pub enum Invocation {
 /// Makes a new run's folder with its configuration and the model it starts from; refuses one that is there.
 ///
 /// `command.json` comes last: a folder that has it can be resumed.
-pub fn create(
-    dir: &Path,
-    config: &Config,
-    invocation: &Invocation,
-    model: Option<&SafetyModel>,
-) -> anyhow::Result<()> {
+pub fn create(dir: &Path, config: &Config, invocation: &Invocation, model: Option<&SafetyModel>) -> anyhow::Result<()> {
     let text = config.to_toml()?;
     prudence_data::files::create_fresh_dir(dir)?;
     write_atomic(&dir.join("config.toml"), text.as_bytes())?;
@@ -51,7 +46,9 @@ pub fn create(
 /// Refuses an `--out` that is there already.
 pub fn refuse_existing(out: &Path) -> anyhow::Result<()> {
     match out.exists() {
-        true => bail!("--out {}: exists already; choose another folder, or go on with `prudence resume`", out.display()),
+        true => {
+            bail!("--out {}: exists already; choose another folder, or go on with `prudence resume`", out.display())
+        }
         false => Ok(()),
     }
 }
@@ -62,8 +59,8 @@ pub fn open(dir: &Path) -> anyhow::Result<(Config, Invocation)> {
     if !command.is_file() {
         bail!("{}: not a run's folder (no command.json in it)", dir.display());
     }
-    let invocation = serde_json::from_slice(&read_limited(&command, 1 << 20)?)
-        .with_context(|| command.display().to_string())?;
+    let invocation =
+        serde_json::from_slice(&read_limited(&command, 1 << 20)?).with_context(|| command.display().to_string())?;
     Ok((Config::from_file(&dir.join("config.toml"))?, invocation))
 }
 
@@ -108,9 +105,8 @@ pub fn agents(dir: &Path) -> anyhow::Result<Vec<AgentFolder>> {
         let Some((round, place)) = last else { continue };
         let place = place.join(algorithm.name());
         let names = std::fs::read_dir(&place).with_context(|| place.display().to_string())?;
-        let mut seeds: Vec<u64> = names
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("seed-")?.parse().ok())
-            .collect();
+        let mut seeds: Vec<u64> =
+            names.filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("seed-")?.parse().ok()).collect();
         seeds.sort_unstable();
         found.extend(seeds.into_iter().map(|seed| AgentFolder {
             algorithm,

@@ -1,4 +1,5 @@
 //! Bad input: exit code 2, a message that names what is wrong and what would be accepted, nothing written.
+#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
 
 mod common;
 
@@ -91,7 +92,8 @@ fn a_model_of_other_dimensions_and_a_damaged_one_are_refused() {
     let file = model.join("model.safetensors");
     let bytes = std::fs::read(&file).unwrap();
     let out = dir.path().join("agent");
-    let train = || small(&["train", "navigation", "--algo", "safesac-h", "--safety", text(&file), "--out", text(&out)], &[]);
+    let train =
+        || small(&["train", "navigation", "--algo", "safesac-h", "--safety", text(&file), "--out", text(&out)], &[]);
 
     // The header says the sizes; the same length keeps the offsets right.
     let place = bytes.windows(17).position(|w| w == b"\"observation\":\"2\"").unwrap();

@@ -1,4 +1,5 @@
 //! Every command does what its help says.
+#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
 
 mod common;
 
@@ -19,7 +20,19 @@ fn the_stages_work_one_by_one() {
     assert_eq!((&other["episodes"], &other["safe"]), (&200.into(), &200.into()));
 
     let agent = dir.path().join("agent");
-    let args = ["train", "navigation", "--algo", "safesac-h", "--safety", text(&model), "--data", text(&episodes), "--out", text(&agent), "--quiet"];
+    let args = [
+        "train",
+        "navigation",
+        "--algo",
+        "safesac-h",
+        "--safety",
+        text(&model),
+        "--data",
+        text(&episodes),
+        "--out",
+        text(&agent),
+        "--quiet",
+    ];
     succeed(small(&args, &["train.steps=1000"]));
     let results = json(&succeed(prudence(&["eval", text(&agent), "--episodes", "7", "--json"])));
     assert_eq!((&results[0]["algo"], &results[0]["episodes"]), (&"safesac-h".into(), &7.into()));
@@ -44,7 +57,18 @@ fn a_rollout_writes_every_step() {
     let (actions, state, out) = (dir.path().join("a.csv"), dir.path().join("s.json"), dir.path().join("o.jsonl"));
     std::fs::write(&actions, "1,1\n".repeat(30)).unwrap();
     std::fs::write(&state, r#"{"location___x": 2.0, "location___y": 1.5}"#).unwrap();
-    let args = ["rollout", "navigation", "--actions", text(&actions), "--state", text(&state), "--out", text(&out), "--set", "env.noise=false"];
+    let args = [
+        "rollout",
+        "navigation",
+        "--actions",
+        text(&actions),
+        "--state",
+        text(&state),
+        "--out",
+        text(&out),
+        "--set",
+        "env.noise=false",
+    ];
     succeed(prudence(&args));
     let lines: Vec<Value> = std::fs::read_to_string(&out).unwrap().lines().map(json).collect();
     assert_eq!(lines.len(), 21, "the start and twenty steps: the horizon ends it");

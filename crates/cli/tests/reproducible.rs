@@ -24,7 +24,23 @@ fn same_seed_gives_the_same_bits_at_any_thread_count() {
     let (episodes, model) = prepared(dir.path());
     let outs: Vec<_> = ["a", "b", "c"].iter().map(|name| dir.path().join(name)).collect();
     for (out, threads) in outs.iter().zip(["1", "1", "2"]) {
-        let args = ["train", "navigation", "--algo", "all", "--out", text(out), "--quiet", "--data", text(&episodes), "--safety", text(&model), "--seeds", "2", "--threads", threads];
+        let args = [
+            "train",
+            "navigation",
+            "--algo",
+            "all",
+            "--out",
+            text(out),
+            "--quiet",
+            "--data",
+            text(&episodes),
+            "--safety",
+            text(&model),
+            "--seeds",
+            "2",
+            "--threads",
+            threads,
+        ];
         succeed(small(&args, &["train.steps=1000"]));
     }
     let first = contents(&outs[0].join("round-0"));
@@ -42,7 +58,10 @@ fn same_seed_gives_the_same_bits_at_any_thread_count() {
 fn other_seeds_give_other_agents() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
-    succeed(small(&["train", "navigation", "--algo", "sac", "--seeds", "2", "--out", text(&out), "--quiet"], &["train.steps=1500"]));
+    succeed(small(
+        &["train", "navigation", "--algo", "sac", "--seeds", "2", "--out", text(&out), "--quiet"],
+        &["train.steps=1500"],
+    ));
     let policy = |seed: u64| std::fs::read(out.join(format!("round-0/sac/seed-{seed}/policy.safetensors"))).unwrap();
     assert_ne!(policy(0), policy(1));
 }
@@ -98,9 +117,7 @@ fn resume_equals_uninterrupted_run() {
 #[test]
 fn resumed_collecting_equals_uninterrupted_collecting() {
     let dir = tempfile::tempdir().unwrap();
-    let start = |out: &Path| {
-        small(&["collect", "navigation", "--out", text(out), "--quiet"], &["collect.steps=12000"])
-    };
+    let start = |out: &Path| small(&["collect", "navigation", "--out", text(out), "--quiet"], &["collect.steps=12000"]);
     interrupted_equals_whole(start, "round-0/sac/seed-0", dir.path());
     let read = |name: &str| {
         let store = prudence_data::Store::open(&dir.path().join(name).join("episodes-seed-0")).unwrap();
@@ -115,7 +132,8 @@ fn a_whole_run_resumes_after_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let (whole, cut) = (dir.path().join("whole"), dir.path().join("cut"));
     let start = |out: &Path| {
-        let args = ["run", "navigation", "--out", text(out), "--quiet", "--seeds", "1", "--rounds", "1", "--episodes", "5"];
+        let args =
+            ["run", "navigation", "--out", text(out), "--quiet", "--seeds", "1", "--rounds", "1", "--episodes", "5"];
         small(&args, &["train.steps=8000"])
     };
     succeed(start(&whole));

@@ -189,17 +189,17 @@ impl Scalar for f32 {
         let p = p.mul_add(r * r, r) + 1.0;
         // n is an integer in [-126, 127]: its biased form is a float's exponent field
         let scale = f32::from_bits(((n as i32 + 127) as u32) << 23);
-        if self == self { p * scale } else { self }
+        if self.is_nan() { self } else { p * scale }
     }
 
     /// An odd polynomial near 0, where 1 - 2/(e^2x + 1) would cancel.
     #[inline(always)]
     fn tanh(self) -> Self {
         let z = self * self;
-        let p = z.mul_add(-5.704_988_7e-3, 2.063_908_9e-2);
-        let p = p.mul_add(z, -5.373_971_2e-2);
+        let p = z.mul_add(-5.704_988_7e-3, 2.063_909e-2);
+        let p = p.mul_add(z, -5.373_971e-2);
         let p = p.mul_add(z, 1.333_144_2e-1);
-        let p = p.mul_add(z, -3.333_328_2e-1);
+        let p = p.mul_add(z, -3.333_328e-1);
         let small = (p * z).mul_add(self, self);
         let e = Scalar::exp(2.0 * self.abs());
         let large = (1.0 - 2.0 / (e + 1.0)).copysign(self);

@@ -153,6 +153,27 @@ fn gru_backward_is_the_gradient_through_time() {
 }
 
 #[test]
+fn gru_input_gradient_is_the_gradient_by_the_input() {
+    let parameters = numbers(32, GRU.parameters(), 0.9);
+    let x = numbers(33, STEPS * LENGTHS.len() * GRU.inputs, 1.5);
+    let weights = gru_weights(true);
+    let mut work = GruWork::new(&GRU, STEPS, LENGTHS.len());
+    GRU.forward(&parameters, &x, &mut work);
+    GRU.backward(&parameters, &x, &weights, &mut work, &mut vec![0.0; parameters.len()]);
+    let mut dx = vec![f64::NAN; x.len()];
+    GRU.input_gradient(&parameters, &work, &mut dx);
+    assert_same_gradient(&dx, &x, |x| {
+        let mut work = GruWork::new(&GRU, STEPS, LENGTHS.len());
+        GRU.forward(&parameters, x, &mut work);
+        dot(work.hidden(), &weights)
+    });
+    for (i, d) in dx.iter().enumerate() {
+        let (t, b) = (i / (LENGTHS.len() * GRU.inputs), i / GRU.inputs % LENGTHS.len());
+        assert!(t < LENGTHS[b] || *d == 0.0, "nothing flows back to step {t} of sequence {b}");
+    }
+}
+
+#[test]
 fn gru_gradient_ignores_what_lies_past_a_sequences_end() {
     let parameters = numbers(32, GRU.parameters(), 0.9);
     let x = numbers(33, STEPS * LENGTHS.len() * GRU.inputs, 1.5);

@@ -47,8 +47,8 @@ fn gru_parameters<T: Scalar>() -> Vec<T> {
     cast(&numbers(11, GRU.parameters(), 0.5))
 }
 
-/// The memories and the gradients.
-fn run_gru<T: Scalar>() -> [Vec<T>; 2] {
+/// The memories, the gradients by the parameters and by the input.
+fn run_gru<T: Scalar>() -> [Vec<T>; 3] {
     let (steps, batch) = (15, 9);
     let x: Vec<T> = cast(&numbers(12, steps * batch * GRU.inputs, 1.5));
     let dh: Vec<T> = cast(&numbers(13, (steps + 1) * batch * GRU.hidden, 1.0));
@@ -56,7 +56,9 @@ fn run_gru<T: Scalar>() -> [Vec<T>; 2] {
     let mut gradients = vec![T::ZERO; GRU.parameters()];
     GRU.forward(&gru_parameters(), &x, &mut work);
     GRU.backward(&gru_parameters(), &x, &dh, &mut work, &mut gradients);
-    [work.hidden().to_vec(), gradients]
+    let mut dx = vec![T::ZERO; x.len()];
+    GRU.input_gradient(&gru_parameters(), &work, &mut dx);
+    [work.hidden().to_vec(), gradients, dx]
 }
 
 #[test]
@@ -309,14 +311,16 @@ fn set_batch_leaves_no_trace_of_what_was_there() {
     }
 }
 
-fn gru_pass(work: &mut GruWork<f32>, steps: usize, scale: f64) -> [Vec<f32>; 2] {
+fn gru_pass(work: &mut GruWork<f32>, steps: usize, scale: f64) -> [Vec<f32>; 3] {
     let parameters = gru_parameters();
     let x = cast::<f32>(&numbers(111 + steps as u64, steps * 5 * GRU.inputs, scale));
     let dh = cast::<f32>(&numbers(112, (steps + 1) * 5 * GRU.hidden, scale));
     let mut gradients = vec![f32::NAN; parameters.len()];
     GRU.forward(&parameters, &x, work);
     GRU.backward(&parameters, &x, &dh, work, &mut gradients);
-    [work.hidden().to_vec(), gradients]
+    let mut dx = vec![f32::NAN; x.len()];
+    GRU.input_gradient(&parameters, work, &mut dx);
+    [work.hidden().to_vec(), gradients, dx]
 }
 
 #[test]

@@ -116,7 +116,13 @@ impl<T: Scalar> SafetyModel<T> {
     }
 
     /// A model of this shape with all parameters zero.
-    pub(crate) fn zeros(observation: usize, action: usize, encoder: &[usize], hidden: usize, decoder: &[usize]) -> Self {
+    pub(crate) fn zeros(
+        observation: usize,
+        action: usize,
+        encoder: &[usize],
+        hidden: usize,
+        decoder: &[usize],
+    ) -> Self {
         let mut model = Self::shaped(observation, action, encoder, hidden, decoder);
         let encoder = model.encoder.as_ref().map_or(0, Mlp::parameters);
         model.parameters = vec![T::ZERO; encoder + model.gru.parameters() + model.decoder.parameters()];

@@ -38,8 +38,9 @@ impl Quality {
         let half = 0.5f64.ln();
         let count = |f: &dyn Fn(f64, bool) -> bool| predictions.iter().filter(|(l, safe)| f(*l, *safe)).count();
         let safe = count(&|_, safe| safe);
-        let missed_safe = count(&|l, safe| safe && !(l >= half));
-        let missed_unsafe = count(&|l, safe| !safe && !(l < half));
+        // Counted from the right ones: a NaN is never right.
+        let missed_safe = safe - count(&|l, safe| safe && l >= half);
+        let missed_unsafe = n - safe - count(&|l, safe| !safe && l < half);
         let (safe_called_unsafe, unsafe_called_safe) = (share(missed_safe, safe), share(missed_unsafe, n - safe));
         let mut bins = [(0.0, 0.0, 0usize); 10];
         let mut brier = 0.0;

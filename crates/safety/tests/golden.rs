@@ -58,31 +58,37 @@ struct Scored {
 
 fn cases() -> Vec<Case> {
     let cases: Vec<Case> = serde_json::from_str(include_str!("../../../tests/golden/fit.json")).unwrap();
-    assert!(cases.len() == 2 && cases.iter().all(|case| case.steps.len() >= 5));
+    assert!(cases.len() == 3 && cases.iter().all(|case| case.steps.len() >= 5));
     cases
 }
 
 impl Case {
     /// The model as a file would bring it: f64 has no other way in.
     fn model<T: Scalar>(&self) -> SafetyModel<T> {
-        let inputs = self.observation + self.action;
-        let gru = Gru { inputs, hidden: self.settings.hidden };
-        let decoder = Mlp::new(inputs + gru.hidden, &self.settings.decoder, 1);
+        let (inputs, FitSettings { encoder, hidden, decoder, .. }) = (self.observation + self.action, &self.settings);
+        let encoder = encoder.split_last().map(|(features, layers)| Mlp::new(inputs, layers, *features));
+        let gru = Gru { inputs: encoder.as_ref().map_or(inputs, Mlp::outputs), hidden: *hidden };
+        let decoder = Mlp::new(inputs + hidden, decoder, 1);
         let cast = |x: &[f64]| x.iter().map(|x| T::of(*x)).collect::<Vec<_>>();
-        let (first, second) = self.initial.split_at(gru.parameters());
-        assert_eq!(second.len(), decoder.parameters());
+        let (first, rest) = self.initial.split_at(encoder.as_ref().map_or(0, Mlp::parameters));
+        let (second, third) = rest.split_at(gru.parameters());
+        assert_eq!(third.len(), decoder.parameters());
         let mut file = Writer::default();
-        file.network("gru.", &gru.tensors(), &cast(first));
-        file.network("decoder.", &decoder.tensors(), &cast(second));
+        if let Some(encoder) = &encoder {
+            file.network("encoder.", &encoder.tensors(), &cast(first));
+        }
+        file.network("gru.", &gru.tensors(), &cast(second));
+        file.network("decoder.", &decoder.tensors(), &cast(third));
         file.tensor("centre", &[inputs], &cast(&self.centre));
         file.tensor("scale", &[inputs], &cast(&self.scale));
-        let sizes: Vec<_> = self.settings.decoder.iter().map(usize::to_string).collect();
+        let sizes = |sizes: &[usize]| sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let header = [
             ("format", "prudence safety model 1".into()),
             ("observation", self.observation.to_string()),
             ("action", self.action.to_string()),
-            ("hidden", gru.hidden.to_string()),
-            ("decoder", sizes.join(",")),
+            ("encoder", sizes(&self.settings.encoder)),
+            ("hidden", hidden.to_string()),
+            ("decoder", sizes(&self.settings.decoder)),
         ];
         header.into_iter().for_each(|(key, value)| file.metadata(key, value));
         SafetyModel::from_bytes(&file.finish().unwrap()).unwrap()

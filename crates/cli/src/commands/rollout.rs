@@ -28,7 +28,8 @@ pub fn rollout(args: RolloutArgs) -> anyhow::Result<()> {
     let mut lines = String::new();
     writeln!(lines, "{}", json!({"t": 0, "observation": observation}))?;
     for (k, action) in actions.iter().enumerate() {
-        let step = env.step(action, &mut observation).with_context(|| format!("{}, row {}", args.actions.display(), k + 1))?;
+        let step =
+            env.step(action, &mut observation).with_context(|| format!("{}, row {}", args.actions.display(), k + 1))?;
         judge.step(env.signals());
         let signals: Map<String, Value> =
             env.spec().signals.iter().cloned().zip(env.signals().iter().map(|x| json!(x))).collect();

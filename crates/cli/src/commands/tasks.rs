@@ -14,7 +14,12 @@ pub fn tasks(args: TasksArgs) -> anyhow::Result<()> {
         }
         let env = config.env.build()?;
         let spec = env.spec();
-        println!("# observation: {} numbers; action: {} numbers; horizon: {} steps", spec.observation.dim(), spec.action.dim(), spec.horizon);
+        println!(
+            "# observation: {} numbers; action: {} numbers; horizon: {} steps",
+            spec.observation.dim(),
+            spec.action.dim(),
+            spec.horizon
+        );
         println!("# signals a rule may use: {}", spec.signals.join(", "));
         print!("{}", config.to_toml()?);
         return Ok(());

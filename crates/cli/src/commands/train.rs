@@ -19,8 +19,8 @@ use crate::config::{Config, LabelSettings, resolve};
 use crate::experiment::Experiment;
 use crate::folder::{self, Invocation, refuse_existing};
 use crate::progress::Progress;
-use crate::stages::{self, Job};
 use crate::reporting;
+use crate::stages::{self, Job};
 
 pub fn run(args: RunArgs) -> anyhow::Result<()> {
     let mut config = resolve(&args.task, &args.settings.configs, &args.settings.sets)?;
@@ -52,7 +52,12 @@ fn experiment(config: &Config, dir: &Path, common: &Common) -> anyhow::Result<()
     }
     print_results(&evaluation.results);
     for reference in &config.reference {
-        println!(" {}: return {:.2}, {:.0} % safe", reference.name, reference.return_mean, 100.0 * reference.safe_share);
+        println!(
+            " {}: return {:.2}, {:.0} % safe",
+            reference.name,
+            reference.return_mean,
+            100.0 * reference.safe_share
+        );
     }
     println!("report: {}", dir.join("report.html").display());
     Ok(())
@@ -170,9 +175,14 @@ pub fn fit(args: FitArgs) -> anyhow::Result<()> {
     let progress = Progress::new(args.common.quiet);
     let (_, fitted) = stages::fit_model(&config, &stores, &args.out, args.seed, &progress)?;
     if args.common.json {
-        return print_json(&json!({"episodes": fitted.data_episodes, "segments": fitted.data_segments, "held_out": fitted.held_out}));
+        return print_json(
+            &json!({"episodes": fitted.data_episodes, "segments": fitted.data_segments, "held_out": fitted.held_out}),
+        );
     }
-    println!("fitted to {} episodes, {} labelled segments; on held-out episodes:", fitted.data_episodes, fitted.data_segments);
+    println!(
+        "fitted to {} episodes, {} labelled segments; on held-out episodes:",
+        fitted.data_episodes, fitted.data_segments
+    );
     print_quality(&fitted.held_out);
     println!("model: {}", args.out.display());
     Ok(())
