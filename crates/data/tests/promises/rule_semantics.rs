@@ -144,7 +144,6 @@ impl Expr {
                             "+" => x + y,
                             "-" => x - y,
                             "*" => x * y,
-                            "/" => x / y,
                             "min" => x.min(y),
                             "max" => x.max(y),
                             "<" => f64::from(x < y),
@@ -191,7 +190,8 @@ fn numbers(leaf: BoxedStrategy<Expr>) -> BoxedStrategy<Expr> {
     leaf.prop_recursive(3, 12, 2, |inner| {
         prop_oneof![
             (prop::sample::select(vec!["-", "abs"]), inner.clone()).prop_map(|(op, x)| Unary(op, x.into())),
-            (prop::sample::select(vec!["+", "-", "*", "/", "min", "max"]), inner.clone(), inner)
+            // No division: thirds do not add up exactly, and a sum that is 0 in one order need not be in another.
+            (prop::sample::select(vec!["+", "-", "*", "min", "max"]), inner.clone(), inner)
                 .prop_map(|(op, x, y)| Binary(op, x.into(), y.into())),
         ]
     })
