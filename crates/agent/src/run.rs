@@ -41,13 +41,13 @@ pub enum Event<'a> {
 /// A hash of everything the run depends on but the code.
 pub fn setup_hash(setup: &Setup) -> Result<String, Error> {
     let mut hash = blake3::Hasher::new();
-    let settings =
-        serde_json::to_vec(&(&setup.algorithm, &setup.settings, setup.env.describe(), setup.rule.text(), setup.seed));
-    hash.update(&settings.unwrap_or_default());
-    if let Some(model) = &setup.safety {
+    let Setup { algorithm, settings, env, rule, safety, stored, seed } = setup;
+    hash.update(format!("{algorithm:?} {settings:?} {} {} {seed}", env.describe(), rule.text()).as_bytes());
+    if let Some(model) = safety {
         hash.update(&model.to_bytes()?);
     }
-    for episode in setup.stored.iter() {
+    for episode in stored.iter() {
+        hash.update(&[u8::from(episode.terminated)]).update(&episode.len().to_le_bytes());
         let numbers = [&episode.observations, &episode.actions, &episode.rewards];
         for x in numbers.into_iter().flatten() {
             hash.update(&x.to_le_bytes());

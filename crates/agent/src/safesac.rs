@@ -2,7 +2,7 @@
 //!
 //! Written once for a population of P agents that share nothing: every array has P leading, on a CPU P is 1. The critics
 //! are one bank: for each agent Q_R1, Q_R2, Q_psi1, Q_psi2 (SAC has only the first two). The update is a function of the
-//! state, a batch and noise; it draws nothing itself and allocates nothing.
+//! state, a batch and noise; it draws nothing itself and allocates nothing (the matrix library packs into buffers of its own).
 
 use prudence_nn::gaussian::{self, LogStd};
 use prudence_nn::loss::{mse, twin_min, twin_min_backward};

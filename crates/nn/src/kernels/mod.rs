@@ -1,7 +1,7 @@
 //! The kernels: everything that touches arrays on the way of an update.
 //!
 //! A learner reaches arrays only through these functions, so that another set of them (CUDA) can stand in. They are
-//! generic over [`Scalar`], allocate nothing, and use the widest vectors the CPU has (chosen at run time, so that one
+//! generic over [`Scalar`](crate::Scalar), allocate nothing of their own, and use the widest vectors the CPU has (chosen at run time, so that one
 //! binary serves all machines). A kernel's result does not depend on threads: it runs on the caller's.
 
 mod elementwise;
@@ -9,9 +9,6 @@ mod matrix;
 
 pub use elementwise::*;
 pub use matrix::*;
-
-#[allow(unused_imports)] // for the docs
-use crate::Scalar;
 
 /// Runs `f` compiled for the best vector extension this CPU has; `f` must be inlined for that to have an effect.
 #[inline(always)]
