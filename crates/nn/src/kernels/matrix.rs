@@ -76,8 +76,8 @@ pub fn matmul<T: Scalar>(out: &mut [T], add: bool, a: View<'_, T>, b: View<'_, T
     }
 }
 
-/// The sum of products, in as many lanes as keep the multipliers busy; what is left over goes to lanes of its own, so that
-/// nothing waits for the addition before it.
+/// The sum of products, in as many lanes as keep the multipliers busy. Lanes are indexed by constants alone, so that they
+/// stay in registers.
 #[inline(always)]
 fn dot<T: Scalar>(a: &[T], b: &[T]) -> T {
     const LANES: usize = 32;
@@ -90,22 +90,22 @@ fn dot<T: Scalar>(a: &[T], b: &[T]) -> T {
             sums[lane] = x[lane].fma(y[lane], sums[lane]);
         }
     }
+    let mut part = [T::ZERO; PART];
+    for lane in 0..PART {
+        part[lane] = (sums[lane] + sums[lane + PART]) + (sums[lane + 2 * PART] + sums[lane + 3 * PART]);
+    }
     let (xs, ys) = (rest_a.chunks_exact(PART), rest_b.chunks_exact(PART));
     let (last_a, last_b) = (xs.remainder(), ys.remainder());
     for (x, y) in xs.zip(ys) {
         for lane in 0..PART {
-            sums[lane] = x[lane].fma(y[lane], sums[lane]);
+            part[lane] = x[lane].fma(y[lane], part[lane]);
         }
     }
-    for (lane, (x, y)) in last_a.iter().zip(last_b).enumerate() {
-        sums[PART + lane] = x.fma(*y, sums[PART + lane]);
+    let mut rest = T::ZERO;
+    for (x, y) in last_a.iter().zip(last_b) {
+        rest = x.fma(*y, rest);
     }
-    for half in [16, 8, 4, 2, 1] {
-        for lane in 0..half {
-            sums[lane] += sums[lane + half];
-        }
-    }
-    sums[0]
+    rest + ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]))
 }
 
 #[allow(unsafe_code)]
@@ -138,14 +138,40 @@ fn block<T: Scalar>(out: &mut [T], add: bool, a: View<'_, T>, b: View<'_, T>) {
     }
 }
 
-/// `out = bias + w x` for a single `x`; `w` is `[out, in]`.
+/// `out = bias + w x` for a single `x`; `w` is `[out, in]`. Four rows at a time, so that `x` is read a quarter as often.
 pub fn affine_one<T: Scalar>(out: &mut [T], w: &[T], bias: &[T], x: &[T]) {
-    assert!(w.len() == out.len() * x.len() && bias.len() == out.len(), "affine_one shapes disagree");
+    const ROWS: usize = 4;
+    const LANES: usize = 8;
+    let n = x.len();
+    assert!(w.len() == out.len() * n && bias.len() == out.len(), "affine_one shapes disagree");
     vectorised(
         #[inline(always)]
         || {
-            for ((y, b), row) in out.iter_mut().zip(bias).zip(w.chunks_exact(x.len())) {
-                *y = *b + dot(row, x);
+            let whole = n - n % LANES;
+            let blocks = out.len() / ROWS * ROWS;
+            for i in (0..blocks).step_by(ROWS) {
+                let rows: [&[T]; ROWS] = [0, 1, 2, 3].map(|r| &w[(i + r) * n..][..n]);
+                let mut sums = [[T::ZERO; LANES]; ROWS];
+                for k in (0..whole).step_by(LANES) {
+                    let x = &x[k..k + LANES];
+                    for r in 0..ROWS {
+                        let row = &rows[r][k..k + LANES];
+                        for lane in 0..LANES {
+                            sums[r][lane] = row[lane].fma(x[lane], sums[r][lane]);
+                        }
+                    }
+                }
+                for r in 0..ROWS {
+                    let s = sums[r];
+                    let mut sum = bias[i + r] + (((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])));
+                    for (row, x) in rows[r][whole..].iter().zip(&x[whole..]) {
+                        sum = row.fma(*x, sum);
+                    }
+                    out[i + r] = sum;
+                }
+            }
+            for i in blocks..out.len() {
+                out[i] = bias[i] + dot(&w[i * n..][..n], x);
             }
         },
     );
