@@ -80,8 +80,8 @@ impl Experiment<'_> {
             }
             stores.append(&mut new_stores);
             let out = self.round_dir(round).join("safety");
-            let (model, fitted) =
-                fit_model(config, &stores, &out, subseed(config.run.seed, "fit", round as u64), self.progress)?;
+            let seed = subseed(config.run.seed, "fit", round as u64);
+            let (model, fitted) = self.pool.install(|| fit_model(config, &stores, &out, seed, self.progress))?;
             let quality = &fitted.held_out;
             self.progress.say(&format!(
                 "round {round}: safety model {:.1} % right on {} held-out episodes ({:.1} % of the safe called unsafe, \

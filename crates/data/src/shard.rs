@@ -1,6 +1,7 @@
 //! One shard of the store: whole episodes as a Parquet file that pandas, polars and DuckDB read.
 //!
-//! One row a step, then one row that holds only the final observation: its action, reward and signals are null. A row
+//! One row a step, then one row that holds only the final observation: its reward and signals are null, and so are the
+//! numbers of its action (not the list itself: pyarrow before 26 cannot read a null among lists of fixed size). A row
 //! group holds whole episodes, so a few of them can be read without the rest. What is read is checked against the index
 //! and the schema: a shard may come from a stranger.
 
@@ -128,12 +129,12 @@ impl From<String> for Unreadable {
 }
 
 fn columns(schema: &Schema) -> arrow_schema::SchemaRef {
-    let list = |dim: usize| DataType::FixedSizeList(number(), dim as i32);
+    let list = |dim: usize, nullable: bool| DataType::FixedSizeList(number(nullable), dim as i32);
     let mut fields = vec![
         Field::new("episode", DataType::UInt64, false),
         Field::new("t", DataType::UInt32, false),
-        Field::new("observation", list(schema.observation_dim), false),
-        Field::new("action", list(schema.action_dim), true),
+        Field::new("observation", list(schema.observation_dim, false), false),
+        Field::new("action", list(schema.action_dim, true), false),
         Field::new("reward", DataType::Float32, true),
         Field::new("terminated", DataType::Boolean, true),
     ];
@@ -141,8 +142,8 @@ fn columns(schema: &Schema) -> arrow_schema::SchemaRef {
     Arc::new(arrow_schema::Schema::new(fields))
 }
 
-fn number() -> FieldRef {
-    Arc::new(Field::new_list_field(DataType::Float32, false))
+fn number(nullable: bool) -> FieldRef {
+    Arc::new(Field::new_list_field(DataType::Float32, nullable))
 }
 
 fn batch(
@@ -160,6 +161,7 @@ fn batch(
     let mut terminated = Vec::with_capacity(rows);
     let mut signals = vec![Vec::with_capacity(rows); schema.signals.len()];
     let mut taken = NullBufferBuilder::new(rows); // null where no step was taken any more
+    let mut chosen = NullBufferBuilder::new(rows * schema.action_dim); // the same for the actions' numbers
     for (id, episode) in (first..).zip(episodes) {
         let steps = episode.len();
         ids.extend(std::iter::repeat_n(id, steps + 1));
@@ -176,16 +178,19 @@ fn batch(
         }
         taken.append_n_non_nulls(steps);
         taken.append_null();
+        chosen.append_n_non_nulls(steps * schema.action_dim);
+        chosen.append_n_nulls(schema.action_dim);
     }
-    let taken = taken.finish();
-    let list = |dim: usize, numbers: Vec<f32>, nulls| {
-        FixedSizeListArray::try_new(number(), dim as i32, Arc::new(Float32Array::from(numbers)), nulls)
+    let (taken, chosen) = (taken.finish(), chosen.finish());
+    let list = |dim: usize, numbers: Vec<f32>, nullable: bool, nulls| {
+        let numbers = Arc::new(Float32Array::try_new(numbers.into(), nulls)?);
+        FixedSizeListArray::try_new(number(nullable), dim as i32, numbers, None)
     };
     let mut arrays: Vec<ArrayRef> = vec![
         Arc::new(UInt64Array::from(ids)),
         Arc::new(UInt32Array::from(times)),
-        Arc::new(list(schema.observation_dim, observations, None)?),
-        Arc::new(list(schema.action_dim, actions, taken.clone())?),
+        Arc::new(list(schema.observation_dim, observations, false, None)?),
+        Arc::new(list(schema.action_dim, actions, true, chosen)?),
         Arc::new(Float32Array::try_new(rewards.into(), taken.clone())?),
         Arc::new(BooleanArray::new(terminated.into(), taken.clone())),
     ];
@@ -214,7 +219,7 @@ fn episode(
     if ids.values().iter().any(|i| *i != id) || times.values().iter().zip(0u32..).any(|(t, expected)| *t != expected) {
         return Err("the columns `episode` and `t` do not count as the index does".to_owned());
     }
-    for column in batch.columns().iter().skip(3) {
+    for column in batch.columns().iter().skip(4) {
         if column.null_count() != 1 || column.is_valid(steps) {
             return Err("nulls, where only the row after the last step has them".to_owned());
         }

@@ -22,13 +22,17 @@ pub struct MlpWork<T> {
     activations: Vec<Vec<T>>,
     /// One a layer, of the same shapes. The last is where the caller puts the gradient of the loss.
     gradients: Vec<Vec<T>>,
+    /// The rows of a network whose output gradient is not zero, and that gradient.
+    rows: Vec<usize>,
+    row_gradients: Vec<T>,
 }
 
 impl<T: Scalar> MlpWork<T> {
     /// Room for `groups` networks of this shape on `batch` rows each.
     pub fn new(mlp: &Mlp, groups: usize, batch: usize) -> Self {
         let layers = || mlp.sizes[1..].iter().map(|out| vec![T::ZERO; groups * batch * out]).collect();
-        Self { groups, batch, activations: layers(), gradients: layers() }
+        let (rows, row_gradients) = (Vec::with_capacity(batch), Vec::with_capacity(batch * mlp.outputs()));
+        Self { groups, batch, activations: layers(), gradients: layers(), rows, row_gradients }
     }
 
     /// Changes the number of rows; only growing beyond the largest so far allocates.
@@ -195,31 +199,50 @@ impl Mlp {
 
     /// From the output gradient in `work` to the gradient by the input's columns from `first` on: `[G, B, in - first]`.
     ///
-    /// Parameters get no gradient: this is the way back through a critic to the action, or through a decoder to h.
+    /// Parameters get no gradient: this is the way back through a critic to the action. Rows whose output gradient is zero
+    /// are left out of the products: behind a twin-minimum that is half of them.
     pub fn backward_input<T: Scalar>(&self, parameters: &[T], work: &mut MlpWork<T>, first: usize, dx: &mut [T]) {
         let (groups, batch, n) = (work.groups, work.batch, self.parameters());
-        let columns = self.inputs() - first;
+        let (columns, outputs, last) = (self.inputs() - first, self.outputs(), self.layers().len() - 1);
         assert!(dx.len() == groups * batch * columns, "mlp input gradient shape");
         for g in 0..groups {
             let parameters = &parameters[g * n..][..n];
-            for (l, layer) in self.layers().enumerate().rev() {
-                let (below, delta) = work.gradients.split_at_mut(l);
-                let delta = View::new(&delta[0][g * batch * layer.outputs..], batch, layer.outputs);
-                let weight = layer.weight(parameters);
-                if l > 0 {
-                    let below = &mut below[l - 1][g * batch * layer.inputs..][..batch * layer.inputs];
-                    matmul(below, false, delta, View::new(weight, layer.outputs, layer.inputs));
-                    relu_backward(below, &work.activations[l - 1][g * batch * layer.inputs..]);
-                } else {
-                    self.first_layer_input(
-                        delta,
-                        weight,
-                        &layer,
-                        first,
-                        &mut dx[g * batch * columns..][..batch * columns],
-                    );
+            work.rows.clear();
+            work.row_gradients.clear();
+            for (row, gradient) in
+                work.gradients[last][g * batch * outputs..].chunks_exact(outputs).take(batch).enumerate()
+            {
+                if gradient.iter().any(|x| *x != T::ZERO) {
+                    work.rows.push(row);
+                    work.row_gradients.extend_from_slice(gradient);
                 }
             }
+            let rows = work.rows.len();
+            let dx = &mut dx[g * batch * columns..][..batch * columns];
+            for (l, layer) in self.layers().enumerate().rev() {
+                let (below, delta) = work.gradients.split_at_mut(l);
+                let delta = if l == last { &work.row_gradients } else { &delta[0][g * batch * layer.outputs..] };
+                let delta = View::new(delta, rows, layer.outputs);
+                let weight = layer.weight(parameters);
+                if l > 0 {
+                    let below = &mut below[l - 1][g * batch * layer.inputs..][..rows * layer.inputs];
+                    matmul(below, false, delta, View::new(weight, layer.outputs, layer.inputs));
+                    let activations = &work.activations[l - 1][g * batch * layer.inputs..];
+                    for (below, row) in below.chunks_exact_mut(layer.inputs).zip(&work.rows) {
+                        relu_backward(below, &activations[row * layer.inputs..][..layer.inputs]);
+                    }
+                } else {
+                    self.first_layer_input(delta, weight, &layer, first, &mut dx[..rows * columns]);
+                }
+            }
+            // To their places, the last row first, zeros between.
+            let mut end = batch;
+            for (i, row) in work.rows.iter().enumerate().rev() {
+                dx.copy_within(i * columns..(i + 1) * columns, row * columns);
+                dx[(row + 1) * columns..end * columns].fill(T::ZERO);
+                end = *row;
+            }
+            dx[..end * columns].fill(T::ZERO);
         }
     }
 

@@ -99,6 +99,23 @@ fn mlp_backward_input_is_the_gradient_by_the_last_columns() {
 }
 
 #[test]
+fn mlp_backward_input_leaves_out_rows_without_gradient() {
+    let mut bank = banks().remove(0);
+    let outputs = bank.mlp.outputs();
+    for pattern in [0b0, 0b1, 0b10, 0b1010_1100, 0b0111_1110, usize::MAX] {
+        for (i, weights) in bank.weights.chunks_exact_mut(outputs).enumerate() {
+            weights.fill(if pattern >> (i % 8) & 1 == 1 { 0.3 } else { 0.0 });
+        }
+        let mut work = bank.run(&bank.parameters, &bank.x);
+        let mut dx = vec![f64::NAN; bank.groups * bank.batch * 2];
+        bank.mlp.backward_input(&bank.parameters, &mut work, 1, &mut dx);
+        let expected = bank.input_differences(1);
+        let error = dx.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(error < LIMIT, "pattern {pattern:b}: {error:e}");
+    }
+}
+
+#[test]
 fn mlp_input_gradient_after_backward_is_the_same() {
     for bank in banks() {
         for first in 0..3 {

@@ -9,6 +9,7 @@ use prudence_env::random::stream;
 use prudence_nn::kernels::sum_squares;
 use prudence_nn::{Adam, AdamSettings, Mlp, Scalar, loss};
 use rand::RngExt as _;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::sequences::Sequences;
@@ -63,51 +64,52 @@ pub struct Fitter<T> {
     pub model: SafetyModel<T>,
     settings: FitSettings,
     adam: Adam<T>,
-    sequences: Sequences<T>,
-    gradients: Vec<T>,
+    shards: [Shard<T>; SHARDS],
 }
 
-impl<T: Scalar> Fitter<T> {
-    /// Wraps a model whose parameters are set.
-    pub fn new(model: SafetyModel<T>, settings: &FitSettings) -> Self {
-        let decay = AdamSettings { weight_decay: settings.weight_decay, ..AdamSettings::default() };
-        Self {
-            adam: Adam::new(model.parameters.len(), decay),
-            sequences: Sequences::new(&model, settings.batch),
-            gradients: vec![T::ZERO; model.parameters.len()],
-            settings: settings.clone(),
-            model,
+/// A batch is cut into this many parts, whose gradients are added in order: as many threads can work at one step, and
+/// the sum has the same bits however many do.
+const SHARDS: usize = 2;
+
+/// A part of a batch.
+struct Shard<T> {
+    sequences: Sequences<T>,
+    gradients: Vec<T>,
+    loss: T,
+}
+
+impl<T: Scalar> Shard<T> {
+    /// The loss of these segments and its gradient, both times `scale`. Every `prefix_every`-th prefix counts.
+    fn run(
+        &mut self,
+        model: &SafetyModel<T>,
+        episodes: &[Episode],
+        segments: &[&Segment],
+        prefix_every: usize,
+        scale: T,
+    ) {
+        self.loss = T::ZERO;
+        if segments.is_empty() {
+            return self.gradients.fill(T::ZERO);
         }
-    }
-
-    /// The loss of these segments and, left in `gradients`, its gradient.
-    pub fn loss_and_gradient(&mut self, episodes: &[Episode], segments: &[&Segment]) -> T {
-        let batch = self.settings.batch;
-        assert!(segments.len() <= batch, "more segments than the batch holds");
         let spans: Vec<_> = segments.iter().map(|s| (&episodes[s.episode], s.start, s.end)).collect();
-        self.sequences.log_prob(&self.model, &spans);
-
+        self.sequences.log_prob(model, &spans);
+        let batch = self.sequences.batch();
         let (log_prob, gradient) = self.sequences.log_prob_and_gradient(); // the gradient by log P first, [T, B]
         gradient.fill(T::ZERO);
-        let (mut total, mut count) = (T::ZERO, 0usize);
         for (b, segment) in segments.iter().enumerate() {
-            let steps = segment.end - segment.start;
             let mut sum = T::ZERO;
-            for t in 0..steps {
+            for t in 0..segment.end - segment.start {
                 sum += log_prob[t * batch + b];
-                let length = t + 1;
-                let wanted = length == steps || length % self.settings.prefix_every == 0;
-                if let Some(safe) = wanted.then(|| segment.prefix_label(length)).flatten() {
+                if let Some(safe) = prefix_label(segment, t + 1, prefix_every) {
                     let (loss, derivative) = loss::trajectory_cross_entropy(sum, safe);
-                    total += loss;
-                    count += 1;
+                    self.loss += loss * scale;
                     gradient[t * batch + b] = derivative;
                 }
             }
         }
         // A prefix's log-probability is the sum of its steps': each step gets the derivatives of all longer prefixes. Scaled
         // before they are added: a model that is sure and wrong gives each close to the largest f32.
-        let scale = T::of(1.0 / count.max(1) as f64);
         for (b, segment) in segments.iter().enumerate() {
             let mut carried = T::ZERO;
             for t in (0..segment.end - segment.start).rev() {
@@ -117,13 +119,55 @@ impl<T: Scalar> Fitter<T> {
         }
         let (logits, gradient) = self.sequences.decoder.output_and_gradient();
         loss::log_sigmoid_backward(logits, gradient);
-        self.sequences.backward(&self.model, &mut self.gradients);
-        total * scale
+        self.sequences.backward(model, &mut self.gradients);
+    }
+}
+
+/// The label of a segment's first `length` steps, where it has one and it enters the loss.
+fn prefix_label(segment: &Segment, length: usize, prefix_every: usize) -> Option<bool> {
+    let wanted = length == segment.end - segment.start || length.is_multiple_of(prefix_every);
+    wanted.then(|| segment.prefix_label(length)).flatten()
+}
+
+impl<T: Scalar> Fitter<T> {
+    /// Wraps a model whose parameters are set.
+    pub fn new(model: SafetyModel<T>, settings: &FitSettings) -> Self {
+        let decay = AdamSettings { weight_decay: settings.weight_decay, ..AdamSettings::default() };
+        let shard = || Shard {
+            sequences: Sequences::new(&model, settings.batch.div_ceil(SHARDS)),
+            gradients: vec![T::ZERO; model.parameters.len()],
+            loss: T::ZERO,
+        };
+        Self {
+            adam: Adam::new(model.parameters.len(), decay),
+            shards: std::array::from_fn(|_| shard()),
+            settings: settings.clone(),
+            model,
+        }
+    }
+
+    /// The loss of these segments and, left in `gradients`, its gradient.
+    pub fn loss_and_gradient(&mut self, episodes: &[Episode], segments: &[&Segment]) -> T {
+        assert!(segments.len() <= self.settings.batch, "more segments than the batch holds");
+        let every = self.settings.prefix_every;
+        let labelled = |s: &&Segment| (1..=s.end - s.start).filter(|n| prefix_label(s, *n, every).is_some()).count();
+        let scale = T::of(1.0 / segments.iter().map(labelled).sum::<usize>().max(1) as f64);
+        let (model, size, n) = (&self.model, self.settings.batch.div_ceil(SHARDS), segments.len());
+        self.shards.par_iter_mut().enumerate().for_each(|(i, shard)| {
+            let part = &segments[n.min(i * size)..n.min((i + 1) * size)];
+            shard.run(model, episodes, part, every, scale);
+        });
+        let (first, others) = self.shards.split_at_mut(1);
+        for other in others {
+            first[0].loss += other.loss;
+            first[0].gradients.iter_mut().zip(&other.gradients).for_each(|(sum, x)| *sum += *x);
+        }
+        first[0].loss
     }
 
     /// The gradient the last [`Fitter::loss_and_gradient`] left.
     pub fn gradients(&self) -> &[T] {
-        &self.gradients
+        &self.shards[0].gradients
     }
 
     /// The parameters: encoder, GRU, decoder.
@@ -134,9 +178,9 @@ impl<T: Scalar> Fitter<T> {
     /// One step of AdamW on these segments; returns the loss.
     pub fn step(&mut self, episodes: &[Episode], segments: &[&Segment], rate: f64) -> T {
         let loss = self.loss_and_gradient(episodes, segments);
-        let norm = sum_squares(&self.gradients).f64().sqrt();
+        let norm = sum_squares(self.gradients()).f64().sqrt();
         let scale = if norm > self.settings.clip { self.settings.clip / norm } else { 1.0 };
-        self.adam.step(&mut self.model.parameters, &self.gradients, rate, scale);
+        self.adam.step(&mut self.model.parameters, &self.shards[0].gradients, rate, scale);
         loss
     }
 }
@@ -224,7 +268,7 @@ pub fn fit(
         let along = step as f64 / settings.steps as f64;
         let rate = settings.learning_rate * 0.5 * (1.0 + (std::f64::consts::PI * along).cos());
         let loss = fitter.step(episodes, &batch, rate);
-        if !loss.is_finite() || !fitter.gradients.iter().all(|g| g.is_finite()) {
+        if !loss.is_finite() || !fitter.gradients().iter().all(|g| g.is_finite()) {
             return Err(Error::Diverged { step });
         }
         progress(step + 1, loss);

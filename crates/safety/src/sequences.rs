@@ -38,6 +38,11 @@ impl<T: Scalar> Sequences<T> {
         }
     }
 
+    /// B
+    pub(crate) fn batch(&self) -> usize {
+        self.batch
+    }
+
     /// `log P` of each step, `[T, B]`, T being the longest span; at most B spans fill the first columns.
     pub(crate) fn log_prob(&mut self, model: &SafetyModel<T>, spans: &[(&Episode, usize, usize)]) -> &[T] {
         let (batch, inputs, hidden, width) = (self.batch, model.inputs(), model.gru.hidden, model.decoder.inputs());

@@ -173,7 +173,8 @@ pub fn fit(args: FitArgs) -> anyhow::Result<()> {
     let config = settings_of(&args.dirs[0], args.task.as_deref(), &stores[0], &args.settings)?;
     refuse_existing(&args.out)?;
     let progress = Progress::new(args.common.quiet);
-    let (_, fitted) = stages::fit_model(&config, &stores, &args.out, args.seed, &progress)?;
+    let fit = || stages::fit_model(&config, &stores, &args.out, args.seed, &progress);
+    let (_, fitted) = pool(&args.common)?.install(fit)?;
     if args.common.json {
         return print_json(
             &json!({"episodes": fitted.data_episodes, "segments": fitted.data_segments, "held_out": fitted.held_out}),

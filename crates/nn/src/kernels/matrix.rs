@@ -140,34 +140,34 @@ fn block<T: Scalar>(out: &mut [T], add: bool, a: View<'_, T>, b: View<'_, T>) {
 
 /// `out = bias + w x` for a single `x`; `w` is `[out, in]`. Four rows at a time, so that `x` is read a quarter as often.
 pub fn affine_one<T: Scalar>(out: &mut [T], w: &[T], bias: &[T], x: &[T]) {
-    const ROWS: usize = 4;
-    const LANES: usize = 8;
     let n = x.len();
     assert!(w.len() == out.len() * n && bias.len() == out.len(), "affine_one shapes disagree");
     vectorised(
         #[inline(always)]
         || {
-            let whole = n - n % LANES;
-            let blocks = out.len() / ROWS * ROWS;
-            for i in (0..blocks).step_by(ROWS) {
-                let rows: [&[T]; ROWS] = [0, 1, 2, 3].map(|r| &w[(i + r) * n..][..n]);
-                let mut sums = [[T::ZERO; LANES]; ROWS];
-                for k in (0..whole).step_by(LANES) {
-                    let x = &x[k..k + LANES];
-                    for r in 0..ROWS {
-                        let row = &rows[r][k..k + LANES];
-                        for lane in 0..LANES {
-                            sums[r][lane] = row[lane].fma(x[lane], sums[r][lane]);
-                        }
+            let blocks = out.len() / 4 * 4;
+            let (whole, rest) = x.split_at(n - n % LANES);
+            for i in (0..blocks).step_by(4) {
+                let rows: [&[T]; 4] =
+                    [&w[i * n..][..n], &w[(i + 1) * n..][..n], &w[(i + 2) * n..][..n], &w[(i + 3) * n..][..n]];
+                let mut sums = [[T::ZERO; LANES]; 4];
+                let [a, b, c, d] = rows.map(|row| row.chunks_exact(LANES));
+                for ((((x, a), b), c), d) in whole.chunks_exact(LANES).zip(a).zip(b).zip(c).zip(d) {
+                    for lane in 0..LANES {
+                        sums[0][lane] = a[lane].fma(x[lane], sums[0][lane]);
+                        sums[1][lane] = b[lane].fma(x[lane], sums[1][lane]);
+                        sums[2][lane] = c[lane].fma(x[lane], sums[2][lane]);
+                        sums[3][lane] = d[lane].fma(x[lane], sums[3][lane]);
                     }
                 }
-                for r in 0..ROWS {
-                    let s = sums[r];
-                    let mut sum = bias[i + r] + (((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])));
-                    for (row, x) in rows[r][whole..].iter().zip(&x[whole..]) {
-                        sum = row.fma(*x, sum);
+                let mut lanes = sums; // a copy: `sums` is to stay in registers
+                for (lanes, row) in lanes.iter_mut().zip(rows) {
+                    for ((lane, w), x) in lanes.iter_mut().zip(&row[whole.len()..]).zip(rest) {
+                        *lane = w.fma(*x, *lane);
                     }
-                    out[i + r] = sum;
+                }
+                for (r, sum) in across(&lanes).into_iter().enumerate() {
+                    out[i + r] = bias[i + r] + sum;
                 }
             }
             for i in blocks..out.len() {
@@ -175,4 +175,21 @@ pub fn affine_one<T: Scalar>(out: &mut [T], w: &[T], bias: &[T], x: &[T]) {
             }
         },
     );
+}
+
+/// Lanes of [`affine_one`]: eight chains of vectors, as many as keep both multipliers busy.
+const LANES: usize = 16;
+
+/// The sums of four rows of lanes. Never inlined: the compiler would lay out the whole loop before it in the pairs that are
+/// added here, two lanes a vector instead of eight.
+#[inline(never)]
+fn across<T: Scalar>(lanes: &[[T; LANES]; 4]) -> [T; 4] {
+    let mut sums = *lanes;
+    for half in [8, 4, 2, 1] {
+        for row in &mut sums {
+            let (low, high) = row.split_at_mut(half);
+            low.iter_mut().zip(high).for_each(|(low, high)| *low += *high);
+        }
+    }
+    sums.map(|row| row[0])
 }
