@@ -124,8 +124,14 @@ impl<T: Scalar> Shard<T> {
 }
 
 /// The label of a segment's first `length` steps, where it has one and it enters the loss.
+///
+/// The prefix that ends with the breaking step does not, unless it is the whole: the rule breaks on the state after that
+/// step, which the model reads only with the next one. Asked too early it spends its doubt on every step that comes close,
+/// and a sum of log-probabilities never recovers.
 fn prefix_label(segment: &Segment, length: usize, prefix_every: usize) -> Option<bool> {
-    let wanted = length == segment.end - segment.start || length.is_multiple_of(prefix_every);
+    let whole = length == segment.end - segment.start;
+    let breaking = segment.at == Some(segment.start + length - 1);
+    let wanted = whole || (length.is_multiple_of(prefix_every) && !breaking);
     wanted.then(|| segment.prefix_label(length)).flatten()
 }
 
