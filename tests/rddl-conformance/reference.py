@@ -1,14 +1,6 @@
-"""The reference side: steps a domain in pyRDDLGym with every draw taken from one list of uniform numbers.
+"""The reference side: steps a domain in pyRDDLGym with every draw taken from one list of uniform numbers."""
 
-    reference.py DOMAIN INSTANCE --uniforms FILE --out FOLDER [--steps 50] [--seed 0] [--seconds 45]
-
-Episodes follow one another until there are so many steps. Episode k is FOLDER/actions-k.jsonl and FOLDER/trace-k.jsonl, as
-`prudence rddl simulate` reads and writes them; FOLDER/meta.json counts, and tells what pyRDDLGym raised.
-"""
-
-import argparse
 import json
-import pathlib
 import time
 
 import numpy as np
@@ -242,37 +234,23 @@ def episode(simulator, choose, steps, deadline, actions_file, trace_file, meta):
             break
 
 
-def trace(arguments):
-    """Episodes until there are enough steps; returns what meta.json tells."""
+def write(domain, instance, uniforms, folder, steps, seconds, seed=0):
+    """Episodes until there are enough steps or seconds.
+
+    Episode k is folder/actions-k.jsonl and folder/trace-k.jsonl, as `prudence rddl simulate` reads and writes them;
+    folder/meta.json counts, and tells what pyRDDLGym raised.
+    """
     start = time.monotonic()
     meta = {"episodes": 0, "steps": 0, "acted": 0, "draws": 0, "failure": None}
     try:
-        simulator = PairedSimulator(load(arguments.domain, arguments.instance), np.loadtxt(arguments.uniforms))
-        choose = RandomActions(simulator, arguments.seed)
-        deadline = start + arguments.seconds
-        while meta["steps"] < arguments.steps and time.monotonic() < deadline:
+        simulator = PairedSimulator(load(domain, instance), uniforms)
+        choose = RandomActions(simulator, seed)
+        while meta["steps"] < steps and time.monotonic() < start + seconds:
             number = meta["episodes"]
-            with open(arguments.out / f"actions-{number}.jsonl", "w") as actions, open(arguments.out / f"trace-{number}.jsonl", "w") as lines:
+            with open(folder / f"actions-{number}.jsonl", "w") as actions, open(folder / f"trace-{number}.jsonl", "w") as lines:
                 meta["episodes"] += 1
-                episode(simulator, choose, arguments.steps - meta["steps"], deadline, actions, lines, meta)
+                episode(simulator, choose, steps - meta["steps"], start + seconds, actions, lines, meta)
     except Exception as error:  # whatever pyRDDLGym raises is a row of the table
         meta["failure"] = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-    return meta | {"seconds": round(time.monotonic() - start, 2)}
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("domain")
-    parser.add_argument("instance")
-    parser.add_argument("--uniforms", required=True)
-    parser.add_argument("--out", type=pathlib.Path, required=True)
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=45.0, help="stop stepping after so long")
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "meta.json").write_text(json.dumps(trace(arguments)))
-
-
-if __name__ == "__main__":
-    main()
+    meta["seconds"] = round(time.monotonic() - start, 2)
+    (folder / "meta.json").write_text(json.dumps(meta))
