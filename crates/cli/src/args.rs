@@ -57,6 +57,9 @@ pub enum Command {
         without a header, one row a step, in the environment's units."
     )]
     Rollout(RolloutArgs),
+    /// Check or simulate RDDL texts
+    #[command(subcommand)]
+    Rddl(RddlCommand),
     /// Measure speed
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -310,6 +313,51 @@ pub struct RolloutArgs {
     pub out: PathBuf,
     #[command(flatten)]
     pub settings: Settings,
+}
+
+#[derive(Subcommand)]
+pub enum RddlCommand {
+    /// Read, check and compile a domain and an instance; print what they hold
+    #[command(after_help = "Example:\n  prudence rddl check domain.rddl instance.rddl")]
+    Check {
+        /// Files with a domain, an instance and, there or apart, its non-fluents; in any order
+        #[arg(required = true, value_name = "FILE.rddl")]
+        files: Vec<PathBuf>,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Step a domain and write every step down
+    #[command(
+        after_help = "Example:\n  prudence rddl simulate domain.rddl instance.rddl --actions a.jsonl\n\nThe action file has \
+        one JSON object a step, with the actions that differ from their defaults: {\"move___x\": 0.5}"
+    )]
+    Simulate(SimulateArgs),
+}
+
+#[derive(Args)]
+pub struct SimulateArgs {
+    /// Files with a domain, an instance and, there or apart, its non-fluents; in any order
+    #[arg(required = true, value_name = "FILE.rddl")]
+    pub files: Vec<PathBuf>,
+    /// How many steps [default: as many as there are actions, else the horizon]
+    #[arg(long, value_name = "N")]
+    pub steps: Option<u64>,
+    /// The seed of all draws
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// One JSON object a step, ground names to values; without it every action has its default
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub actions: Option<PathBuf>,
+    /// Take every draw by its key from this list of uniform numbers, one a line
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "no_noise"])]
+    pub uniforms: Option<PathBuf>,
+    /// Every Normal gives its mean; refused for domains with other distributions
+    #[arg(long, conflicts_with = "seed")]
+    pub no_noise: bool,
+    /// The file to write, one JSON object a line; must not exist [default: stdout]
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub out: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]

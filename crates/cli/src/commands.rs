@@ -2,12 +2,14 @@
 
 mod bench;
 mod evaluate;
+mod rddl;
 mod rollout;
 mod tasks;
 mod train;
 
 pub use bench::bench;
 pub use evaluate::{eval, plot};
+pub use rddl::rddl;
 pub use rollout::rollout;
 pub use tasks::tasks;
 pub use train::{collect, fit, label, resume, run, train};

@@ -37,6 +37,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Eval(args) => commands::eval(args),
         Command::Plot(args) => commands::plot(args),
         Command::Rollout(args) => commands::rollout(args),
+        Command::Rddl(args) => commands::rddl(args),
         Command::Bench(args) => commands::bench(args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "prudence", &mut std::io::stdout());

@@ -1,0 +1,186 @@
+//! `prudence rddl`: check and simulate RDDL texts.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow, bail};
+use prudence_data::files::{read_limited, write_atomic};
+use prudence_rddl::{Draws, Ground, Keyed, Kind, Noiseless, Program, Random, Range, Simulator, Source};
+use serde_json::{Map, Value, json};
+
+use super::print_json;
+use crate::args::{RddlCommand, SimulateArgs};
+use crate::folder::refuse_existing;
+
+pub fn rddl(command: RddlCommand) -> anyhow::Result<()> {
+    match command {
+        RddlCommand::Check { files, json } => check(&load(&files)?, json),
+        RddlCommand::Simulate(args) => simulate(args),
+    }
+}
+
+fn load(files: &[PathBuf]) -> anyhow::Result<Program> {
+    let sources = files.iter().map(|path| {
+        // Old texts have comments in other encodings; anywhere else the replacement character is refused.
+        let bytes = read_limited(path, 1 << 26)?;
+        Ok(Source::new(path.display().to_string(), String::from_utf8_lossy(&bytes)))
+    });
+    Ok(Program::load(&sources.collect::<anyhow::Result<Vec<_>>>()?)?)
+}
+
+fn check(program: &Program, as_json: bool) -> anyhow::Result<()> {
+    let counts: Map<String, Value> =
+        Kind::ALL.iter().map(|kind| (kind.name().to_owned(), json!(program.ground(*kind).len()))).collect();
+    if as_json {
+        let objects: Map<String, Value> = program.types().iter().map(|t| (t.name.clone(), json!(t.objects))).collect();
+        let bounds = |kind| -> Map<String, Value> {
+            let ground = program.ground(kind).into_iter();
+            ground.map(|g| (g.name, json!([finite(g.bounds.0), finite(g.bounds.1)]))).collect()
+        };
+        return print_json(&json!({
+            "domain": program.domain(),
+            "instance": program.instance(),
+            "objects": objects,
+            "ground": counts,
+            "action_bounds": bounds(Kind::Action),
+            "state_bounds": bounds(Kind::State),
+            "horizon": program.horizon(),
+            "discount": program.discount(),
+            "max_nondef_actions": program.max_nondef_actions(),
+            "random": program.is_random(),
+            "instructions": program.instructions(),
+        }));
+    }
+    println!("domain {}, instance {}", program.domain(), program.instance());
+    let objects = program.types().iter().map(|t| format!("{} {}", t.objects.len(), t.name));
+    println!("objects: {}", objects.collect::<Vec<_>>().join(", "));
+    let ground = counts.iter().map(|(kind, count)| format!("{count} {kind}"));
+    println!("ground: {}", ground.collect::<Vec<_>>().join(", "));
+    let horizon = program.horizon().map_or("none".to_owned(), |steps| format!("{steps} steps"));
+    println!("horizon: {horizon}; discount: {}", program.discount());
+    println!("program: {} instructions", program.instructions());
+    Ok(())
+}
+
+/// JSON has no infinities.
+fn finite(x: f64) -> Option<f64> {
+    Some(x).filter(|x| x.is_finite())
+}
+
+fn simulate(args: SimulateArgs) -> anyhow::Result<()> {
+    if let Some(out) = &args.out {
+        refuse_existing(out)?;
+    }
+    let program = Arc::new(load(&args.files)?);
+    let actions = args.actions.as_deref().map(|path| read_actions(path, &program)).transpose()?;
+    let given = actions.as_ref().map_or(program.horizon().unwrap_or(100), |actions| actions.len() as u64);
+    let steps = args.steps.unwrap_or(given);
+    let actions = actions.unwrap_or_default();
+    let lines = if let Some(path) = &args.uniforms {
+        run(program, &actions, steps, &mut read_uniforms(path)?)?
+    } else if args.no_noise {
+        program.check_noiseless()?;
+        run(program, &actions, steps, &mut Noiseless)?
+    } else {
+        run(program, &actions, steps, &mut Random::seeded(args.seed))?
+    };
+    match &args.out {
+        Some(out) => Ok(write_atomic(out, lines.as_bytes())?),
+        None => {
+            print!("{lines}");
+            Ok(())
+        }
+    }
+}
+
+fn run(program: Arc<Program>, actions: &[Vec<f64>], steps: u64, draws: &mut impl Draws) -> anyhow::Result<String> {
+    let ground = |kinds: &[Kind]| -> Vec<Ground> { kinds.iter().flat_map(|kind| program.ground(*kind)).collect() };
+    let (action, state) = (ground(&[Kind::Action]), ground(&[Kind::State]));
+    let (interm, observation) = (ground(&[Kind::Interm, Kind::Derived]), ground(&[Kind::Observ]));
+    let defaults: Vec<f64> = action.iter().map(|a| a.initial).collect();
+    let mut simulator = Simulator::new(Arc::clone(&program));
+    let mut lines = String::new();
+    let show = |ground: &[Ground], values: &[f64]| -> Map<String, Value> {
+        ground.iter().map(|g| (g.name.clone(), show(g, values[g.slot], &program))).collect()
+    };
+    writeln!(lines, "{}", json!({"t": 0, "state": show(&state, simulator.values())}))?;
+    for t in 0..steps {
+        let taken = actions.get(t as usize).unwrap_or(&defaults);
+        let step = simulator.step(taken, draws)?;
+        let values = simulator.values();
+        let line = json!({
+            "t": t + 1,
+            "action": show(&action, values),
+            "state": show(&state, values),
+            "interm": show(&interm, values),
+            "observation": show(&observation, values),
+            "reward": step.reward,
+            "terminated": step.terminated,
+        });
+        writeln!(lines, "{line}")?;
+        if step.terminated {
+            break;
+        }
+    }
+    Ok(lines)
+}
+
+fn show(ground: &Ground, value: f64, program: &Program) -> Value {
+    match ground.range {
+        Range::Bool => json!(value != 0.0),
+        Range::Int => json!(value as i64),
+        Range::Real => json!(value),
+        Range::Object(of) => json!(program.objects(of).get(value as usize)),
+    }
+}
+
+/// Actions as the simulator takes them, one row a step.
+fn read_actions(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<f64>>> {
+    let ground = program.ground(Kind::Action);
+    let defaults: Vec<f64> = ground.iter().map(|action| action.initial).collect();
+    let places: HashMap<&str, usize> = ground.iter().enumerate().map(|(i, action)| (action.name.as_str(), i)).collect();
+    let text = String::from_utf8(read_limited(path, 1 << 28)?)
+        .map_err(|_| anyhow!("{}: not UTF-8 text; expected one JSON object a line", path.display()))?;
+    let mut rows = Vec::new();
+    for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let place = || format!("{}, line {}", path.display(), i + 1);
+        let given: Map<String, Value> = serde_json::from_str(line).with_context(place)?;
+        let mut row = defaults.clone();
+        for (name, value) in given {
+            let Some(at) = places.get(name.as_str()) else {
+                bail!("{}: no action is called `{name}`; `prudence rddl check --json` lists them", place());
+            };
+            row[*at] =
+                action_value(&value, ground[*at].range, program).with_context(|| format!("{}: `{name}`", place()))?;
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn action_value(value: &Value, range: Range, program: &Program) -> anyhow::Result<f64> {
+    match (range, value) {
+        (Range::Bool, Value::Bool(value)) => Ok(f64::from(u8::from(*value))),
+        (Range::Real, Value::Number(number)) => number.as_f64().ok_or_else(|| anyhow!("expected a number")),
+        (Range::Int, Value::Number(number)) => {
+            number.as_f64().filter(|x| x.fract() == 0.0).ok_or_else(|| anyhow!("expected a whole number"))
+        }
+        (Range::Object(of), Value::String(name)) => {
+            let objects = program.objects(of);
+            let place = objects.iter().position(|object| object == name.trim_start_matches('@'));
+            place.map(|place| place as f64).ok_or_else(|| anyhow!("expected one of {}", objects.join(", ")))
+        }
+        (Range::Bool, _) => bail!("expected true or false"),
+        (Range::Object(_), _) => bail!("expected an object's name"),
+        (Range::Int | Range::Real, _) => bail!("expected a number"),
+    }
+}
+
+fn read_uniforms(path: &Path) -> anyhow::Result<Keyed> {
+    let text = String::from_utf8(read_limited(path, 1 << 28)?).with_context(|| path.display().to_string())?;
+    let numbers = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::parse::<f64>);
+    let numbers = numbers.collect::<Result<Vec<_>, _>>().with_context(|| path.display().to_string())?;
+    Keyed::new(numbers).ok_or_else(|| anyhow!("{}: expected numbers between 0 and 1, one a line", path.display()))
+}

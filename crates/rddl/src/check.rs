@@ -1,0 +1,547 @@
+//! Expressions against declarations: names, arities, types, scopes, and who may read whom.
+
+use crate::ast::{self, Aggregate, Binding, Expr, ExprKind, Name};
+use crate::code::Op;
+use crate::distributions::Law;
+use crate::model::{Kind, Model, Range, wrong_arity};
+use crate::source::{Fault, Span, suggest};
+use crate::tree::{Index, Node, Site, Tree};
+
+type Checked<T> = Result<T, Fault>;
+
+/// Whose expression it is; it decides which fluents may be read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Reader {
+    Cpf(Kind),
+    Reward,
+    Precondition,
+    Invariant,
+    Termination,
+}
+
+impl Reader {
+    fn may_read(self, kind: Kind, primed: bool) -> bool {
+        use Kind::{Action, Derived, Interm, NonFluent, Observ, State};
+        match (self, kind) {
+            (_, NonFluent) => true,
+            (_, Observ) => false,
+            (Reader::Cpf(State) | Reader::Reward, _) => true,
+            (Reader::Cpf(Observ), State) => primed,
+            (_, State) if primed => false,
+            (_, State) => true,
+            (Reader::Cpf(Derived), _) => kind == Derived,
+            (Reader::Cpf(Interm | Observ), Action | Interm | Derived) => true,
+            (Reader::Precondition, Action) => true,
+            _ => false,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Reader::Cpf(kind) => kind.name(),
+            Reader::Reward => "reward",
+            Reader::Precondition => "action-precondition",
+            Reader::Invariant => "state-invariant",
+            Reader::Termination => "termination",
+        }
+    }
+}
+
+/// What an expression reads: the fluent, whether its next value is meant, and where.
+pub(crate) type Reads = Vec<(usize, bool, Span)>;
+
+/// Checks one expression of a range that `wanted` accepts.
+pub(crate) struct Checker<'a> {
+    model: &'a Model,
+    reader: Reader,
+    /// Variables with their types; see [`Node::Variable`].
+    scope: Vec<(String, usize)>,
+    sites: u32,
+    reads: Reads,
+}
+
+impl<'a> Checker<'a> {
+    pub fn new(model: &'a Model, reader: Reader, scope: Vec<(String, usize)>) -> Checker<'a> {
+        Checker { model, reader, scope, sites: 0, reads: Vec::new() }
+    }
+
+    /// The expression as a value of the range.
+    pub fn run(mut self, expr: &Expr, wanted: Range) -> Checked<(Tree, Reads)> {
+        let tree = self.expr(expr)?;
+        let fits = match (wanted, tree.range) {
+            (Range::Real, Range::Bool | Range::Int | Range::Real) => true,
+            (Range::Int, Range::Bool | Range::Int) => true,
+            (wanted, found) => wanted == found,
+        };
+        if !fits {
+            let (wanted, found) = (self.model.range_name(wanted), self.model.range_name(tree.range));
+            return Err(Fault::at(expr.span, format!("expected a value of type {wanted}, this is {found}")));
+        }
+        Ok((tree, self.reads))
+    }
+
+    fn expr(&mut self, expr: &Expr) -> Checked<Tree> {
+        let span = expr.span;
+        match &expr.kind {
+            ExprKind::Bool(value) => Ok(Tree::new(Node::Number(f64::from(*value)), Range::Bool, span)),
+            ExprKind::Integer(value) => Ok(Tree::new(Node::Number(*value), Range::Int, span)),
+            ExprKind::Real(value) => Ok(Tree::new(Node::Number(*value), Range::Real, span)),
+            ExprKind::Variable(name) => {
+                let place = self.variable(name, span)?;
+                let of = self.scope[place].1;
+                Ok(Tree::new(Node::Variable(place), Range::Object(of), span))
+            }
+            ExprKind::Literal(name) => self.object(name, span),
+            ExprKind::Fluent { name, primed, arguments } => self.fluent(name, *primed, arguments, span),
+            ExprKind::Function { name, arguments } => self.function(name, arguments, span),
+            ExprKind::Unary(op, a) => self.unary(*op, a, span),
+            ExprKind::Binary(op, a, b) => self.binary(*op, a, b, span),
+            ExprKind::Aggregate(op, bindings, body) => self.aggregate(*op, bindings, body, span),
+            ExprKind::If(parts) => {
+                let condition = self.condition(&parts[0])?;
+                let (then, otherwise) = (self.expr(&parts[1])?, self.expr(&parts[2])?);
+                let range = self.common(then.range, otherwise.range, span)?;
+                Ok(Tree::new(Node::If(Box::new([condition, then, otherwise])), range, span))
+            }
+            ExprKind::Switch(subject, cases) => self.switch(subject, cases, span),
+            ExprKind::Distribution { name, arguments } => self.distribution(name, arguments, span),
+            ExprKind::Discrete { normalised, of, cases } => self.discrete(*normalised, of, cases, span),
+            ExprKind::DiscreteOver { normalised, binding, body } => {
+                let site = self.site(*normalised, span)?;
+                let place = self.scope.len();
+                let counts = self.bind(std::slice::from_ref(binding))?;
+                let of = self.scope[place].1;
+                let body = self.number(body)?;
+                self.scope.truncate(place);
+                let node = Node::DiscreteOver(place, counts[0], Box::new(body), site);
+                Ok(Tree::new(node, Range::Object(of), span))
+            }
+        }
+    }
+
+    // Leaves.
+
+    fn variable(&self, name: &str, span: Span) -> Checked<usize> {
+        self.scope.iter().position(|(known, _)| known == name).ok_or_else(|| {
+            let known = self.scope.iter().map(|(known, _)| known.as_str());
+            Fault::at(span, format!("no variable is called `?{name}` here{}", suggest(name, known)))
+        })
+    }
+
+    /// An enumeration's value. Objects of an instance have no name in a domain.
+    fn object(&self, name: &str, span: Span) -> Checked<Tree> {
+        match self.model.object_named(name) {
+            Some((of, place)) if self.model.types[of].enumeration => {
+                Ok(Tree::new(Node::Number(place as f64), Range::Object(of), span))
+            }
+            Some((of, _)) => {
+                let of = &self.model.types[of].name;
+                let message = format!(
+                    "`{name}` is an object of type `{of}`, which the instance lists; expressions may only name values of enumerations"
+                );
+                Err(Fault::at(span, message))
+            }
+            None => {
+                let types = self.model.types.iter().filter(|t| t.enumeration);
+                let known = types.flat_map(|t| t.objects.iter().map(String::as_str));
+                Err(Fault::at(span, format!("no value is called `@{name}`{}", suggest(name, known))))
+            }
+        }
+    }
+
+    fn fluent(&mut self, name: &Name, primed: bool, arguments: &[Expr], span: Span) -> Checked<Tree> {
+        let model = self.model;
+        let number = model.fluent_number(&name.text);
+        if arguments.is_empty() && !primed && model.object_named(&name.text).is_some() {
+            match number.map(|number| &model.fluents[number]) {
+                Some(fluent) if fluent.parameters.is_empty() => {
+                    let message = format!("`{}` is both an object and a pvariable without parameters", name.text);
+                    return Err(Fault::at(name.span, message));
+                }
+                _ => return self.object(&name.text, span),
+            }
+        }
+        let Some(number) = number else {
+            let known = model.fluents.iter().map(|fluent| fluent.name.as_str());
+            let message = format!("no pvariable is called `{}`{}", name.text, suggest(&name.text, known));
+            return Err(Fault::at(name.span, message));
+        };
+        let fluent = &model.fluents[number];
+        if primed && fluent.kind != Kind::State {
+            let message =
+                format!("`{}` is a {}; only state-fluents have a next value (`'`)", name.text, fluent.kind.name());
+            return Err(Fault::at(name.span, message));
+        }
+        if !self.reader.may_read(fluent.kind, primed) {
+            let prime = if primed { "'" } else { "" };
+            let what = if primed { "next state" } else { fluent.kind.name() };
+            let message = format!("a {} cannot depend on `{}{prime}`, a {what}", self.reader.name(), name.text);
+            return Err(Fault::at(name.span, message));
+        }
+        if fluent.parameters.len() != arguments.len() {
+            return Err(Fault::at(span, wrong_arity(&name.text, fluent.parameters.len(), arguments.len())));
+        }
+        self.reads.push((number, primed, name.span));
+        let mut indices = Vec::with_capacity(arguments.len());
+        for (argument, of) in arguments.iter().zip(&fluent.parameters) {
+            let tree = self.expr(argument)?;
+            if tree.range != Range::Object(*of) {
+                let (wanted, found) = (&model.types[*of].name, model.range_name(tree.range));
+                let message = format!("expected an object of type `{wanted}`, this is of type `{found}`");
+                return Err(Fault::at(argument.span, message));
+            }
+            let index = match tree.node {
+                Node::Number(place) => Index::Constant(place as usize),
+                Node::Variable(place) => Index::Variable(place),
+                _ => Index::Computed(Box::new(tree)),
+            };
+            indices.push((index, model.types[*of].objects.len()));
+        }
+        let slot = if primed { fluent.next } else { fluent.slot };
+        Ok(Tree::new(Node::Fluent { slot, indices }, fluent.range, span))
+    }
+
+    // Kinds of operands.
+
+    fn number(&mut self, expr: &Expr) -> Checked<Tree> {
+        let tree = self.expr(expr)?;
+        match tree.range {
+            Range::Object(of) => {
+                let of = &self.model.types[of].name;
+                Err(Fault::at(expr.span, format!("expected a number, this is an object of type `{of}`")))
+            }
+            _ => Ok(tree),
+        }
+    }
+
+    fn condition(&mut self, expr: &Expr) -> Checked<Tree> {
+        let tree = self.expr(expr)?;
+        match tree.range {
+            Range::Bool => Ok(tree),
+            range => {
+                let message = format!("expected a condition (bool), this is {}", self.model.range_name(range));
+                Err(Fault::at(expr.span, message))
+            }
+        }
+    }
+
+    fn integer(&mut self, expr: &Expr, what: &str) -> Checked<Tree> {
+        let tree = self.number(expr)?;
+        match tree.range {
+            Range::Real => Err(Fault::at(expr.span, format!("{what} takes whole numbers, this is real"))),
+            _ => Ok(tree),
+        }
+    }
+
+    /// The range of a value that may be either.
+    fn common(&self, a: Range, b: Range, span: Span) -> Checked<Range> {
+        match (a, b) {
+            (a, b) if a == b => Ok(a),
+            (Range::Object(_), _) | (_, Range::Object(_)) => {
+                let (a, b) = (self.model.range_name(a), self.model.range_name(b));
+                Err(Fault::at(span, format!("the branches are of different types: {a} and {b}")))
+            }
+            (Range::Real, _) | (_, Range::Real) => Ok(Range::Real),
+            _ => Ok(Range::Int),
+        }
+    }
+
+    // Operators and functions.
+
+    fn unary(&mut self, op: ast::Unary, a: &Expr, span: Span) -> Checked<Tree> {
+        match op {
+            ast::Unary::Not => Ok(apply1(Op::Not, self.condition(a)?, Range::Bool, span)),
+            ast::Unary::Plus => self.number(a),
+            ast::Unary::Minus => {
+                let a = self.number(a)?;
+                let range = numeric(a.range);
+                let op = if range == Range::Int { Op::NegateInt } else { Op::Negate };
+                Ok(apply1(op, a, range, span))
+            }
+        }
+    }
+
+    fn binary(&mut self, op: ast::Binary, a: &Expr, b: &Expr, span: Span) -> Checked<Tree> {
+        use ast::Binary as B;
+        let logical = match op {
+            B::Equivalent => Some(Op::Equal),
+            B::Implies => Some(Op::Implies),
+            B::Or => Some(Op::Or),
+            B::And => Some(Op::And),
+            _ => None,
+        };
+        if let Some(op) = logical {
+            let parts = [self.condition(a)?, self.condition(b)?];
+            return Ok(apply2(op, parts, Range::Bool, span));
+        }
+        let arithmetic = match op {
+            B::Add => Some(Op::Add),
+            B::Subtract => Some(Op::Subtract),
+            B::Multiply => Some(Op::Multiply),
+            B::Divide => Some(Op::Divide),
+            _ => None,
+        };
+        if let Some(op) = arithmetic {
+            let (a, b) = (self.number(a)?, self.number(b)?);
+            let range = both(&a, &b);
+            let (op, range) = match op {
+                Op::Divide => (op, Range::Real),
+                Op::Multiply if range == Range::Int => (Op::MultiplyInt, range),
+                _ => (op, range),
+            };
+            return Ok(apply2(op, [a, b], range, span));
+        }
+        let parts = [self.expr(a)?, self.expr(b)?];
+        let comparable = match (parts[0].range, parts[1].range) {
+            (Range::Object(a), Range::Object(b)) if a == b => matches!(op, B::Equal | B::NotEqual),
+            (Range::Object(_), _) | (_, Range::Object(_)) => false,
+            _ => true,
+        };
+        if !comparable {
+            let (a, b) = (self.model.range_name(parts[0].range), self.model.range_name(parts[1].range));
+            let message = format!("{a} and {b} cannot be compared so; objects are compared by == and ~= within a type");
+            return Err(Fault::at(span, message));
+        }
+        let op = match op {
+            B::Equal => Op::Equal,
+            B::NotEqual => Op::NotEqual,
+            B::Less => Op::Less,
+            B::LessOrEqual => Op::LessOrEqual,
+            B::Greater => Op::Greater,
+            _ => Op::GreaterOrEqual,
+        };
+        Ok(apply2(op, parts, Range::Bool, span))
+    }
+
+    fn function(&mut self, name: &Name, arguments: &[Expr], span: Span) -> Checked<Tree> {
+        let Some((_, op, arity)) = FUNCTIONS.iter().find(|(known, ..)| *known == name.text) else {
+            let hint = suggest(&name.text, FUNCTIONS.iter().map(|(known, ..)| *known));
+            return Err(Fault::at(name.span, format!("no function is called `{}`{hint}", name.text)));
+        };
+        if arguments.len() != *arity {
+            let message = format!(
+                "`{}` takes {arity} argument{}, {} given",
+                name.text,
+                if *arity == 1 { "" } else { "s" },
+                arguments.len()
+            );
+            return Err(Fault::at(span, message));
+        }
+        if let [a] = arguments {
+            let a = self.number(a)?;
+            let range = match op {
+                Op::Abs => numeric(a.range),
+                Op::Sign | Op::Round | Op::Floor | Op::Ceil => Range::Int,
+                _ => Range::Real,
+            };
+            return Ok(apply1(*op, a, range, span));
+        }
+        let [a, b] = arguments else { return Err(Fault::at(span, "expected one or two arguments")) };
+        if matches!(op, Op::IntDivide | Op::IntModulo) {
+            let what = format!("`{}`", name.text);
+            let parts = [self.integer(a, &what)?, self.integer(b, &what)?];
+            return Ok(apply2(*op, parts, Range::Int, span));
+        }
+        let (a, b) = (self.number(a)?, self.number(b)?);
+        let range = both(&a, &b);
+        let (op, range) = match op {
+            Op::Modulo if range == Range::Int => (Op::IntModulo, range),
+            Op::Modulo | Op::Minimum | Op::Maximum | Op::Power => (*op, range),
+            _ => (*op, Range::Real),
+        };
+        Ok(apply2(op, [a, b], range, span))
+    }
+
+    // Loops and branches.
+
+    /// Puts variables into scope; gives the number of objects of each.
+    fn bind(&mut self, bindings: &[Binding]) -> Checked<Vec<usize>> {
+        let mut counts = Vec::with_capacity(bindings.len());
+        for Binding { variable, of } in bindings {
+            let of = self.model.type_of(of)?;
+            if self.scope.iter().any(|(known, _)| *known == variable.text) {
+                let message = format!("`?{}` is a variable here already", variable.text);
+                return Err(Fault::at(variable.span, message));
+            }
+            self.scope.push((variable.text.clone(), of));
+            counts.push(self.model.types[of].objects.len());
+        }
+        Ok(counts)
+    }
+
+    fn aggregate(&mut self, op: Aggregate, bindings: &[Binding], body: &Expr, span: Span) -> Checked<Tree> {
+        let place = self.scope.len();
+        let counts = self.bind(bindings)?;
+        let picks = matches!(op, Aggregate::Argmin | Aggregate::Argmax);
+        if picks && bindings.len() != 1 {
+            return Err(Fault::at(span, "argmin and argmax take one variable"));
+        }
+        let orders = picks || matches!(op, Aggregate::Min | Aggregate::Max);
+        if orders && counts.contains(&0) {
+            return Err(Fault::at(span, "there is no object to take this over"));
+        }
+        let of = self.scope[place].1;
+        let body = match op {
+            Aggregate::Forall | Aggregate::Exists => self.condition(body)?,
+            _ => self.number(body)?,
+        };
+        self.scope.truncate(place);
+        let range = match op {
+            Aggregate::Forall | Aggregate::Exists => Range::Bool,
+            Aggregate::Avg => Range::Real,
+            Aggregate::Argmin | Aggregate::Argmax => Range::Object(of),
+            _ => numeric(body.range),
+        };
+        Ok(Tree::new(Node::Aggregate(op, counts, Box::new(body)), range, span))
+    }
+
+    fn switch(&mut self, subject: &Expr, cases: &[(Option<Name>, Expr)], span: Span) -> Checked<Tree> {
+        let subject_tree = self.expr(subject)?;
+        let Range::Object(of) = subject_tree.range else {
+            let found = self.model.range_name(subject_tree.range);
+            let message = format!("expected a value of an enumeration to switch on, this is {found}");
+            return Err(Fault::at(subject.span, message));
+        };
+        let mut takes = vec![None; self.model.types[of].objects.len()];
+        let mut default = None;
+        let mut trees: Vec<Tree> = Vec::with_capacity(cases.len());
+        for (number, (label, case)) in cases.iter().enumerate() {
+            let before = match label {
+                Some(label) => takes[self.model.object_of(label, of)?].replace(number),
+                None => default.replace(number),
+            };
+            if before.is_some() {
+                let place = label.as_ref().map_or(case.span, |label| label.span);
+                return Err(Fault::at(place, "this case is there already"));
+            }
+            trees.push(self.expr(case)?);
+        }
+        let takes = takes.iter().enumerate().map(|(value, case)| {
+            case.or(default).ok_or_else(|| {
+                let missing = &self.model.types[of].objects[value];
+                Fault::at(span, format!("no case for `@{missing}`, and no default"))
+            })
+        });
+        let takes = takes.collect::<Checked<Vec<usize>>>()?;
+        let mut ranges = trees.iter().map(|tree| tree.range);
+        let first = ranges.next().unwrap_or(Range::Real);
+        let range = ranges.try_fold(first, |range, next| self.common(range, next, span))?;
+        Ok(Tree::new(Node::Switch(Box::new(subject_tree), trees, takes), range, span))
+    }
+
+    // Distributions.
+
+    fn site(&mut self, normalised: bool, span: Span) -> Checked<Site> {
+        if !matches!(self.reader, Reader::Cpf(_) | Reader::Reward) {
+            let message = format!("a {} must not be random", self.reader.name());
+            return Err(Fault::at(span, message));
+        }
+        self.sites += 1;
+        Ok(Site { number: self.sites - 1, normalised })
+    }
+
+    fn distribution(&mut self, name: &Name, arguments: &[Expr], span: Span) -> Checked<Tree> {
+        if let ("KronDelta" | "DiracDelta", [argument]) = (name.text.as_str(), arguments) {
+            let tree = self.expr(argument)?;
+            return match (name.text.as_str(), tree.range) {
+                ("KronDelta", Range::Real) => Err(Fault::at(
+                    argument.span,
+                    "KronDelta takes bool, int or an object, this is real; see DiracDelta",
+                )),
+                ("DiracDelta", Range::Object(_)) => {
+                    Err(Fault::at(argument.span, "DiracDelta takes a number, this is an object; see KronDelta"))
+                }
+                _ => Ok(tree),
+            };
+        }
+        let law = Law::by_name(&name.text);
+        let arity = law.map_or(1, Law::arity);
+        let (Some(law), true) = (law, arguments.len() == arity) else {
+            let message = format!(
+                "`{}` takes {arity} argument{}, {} given",
+                name.text,
+                if arity == 1 { "" } else { "s" },
+                arguments.len()
+            );
+            return Err(Fault::at(span, message));
+        };
+        let site = self.site(true, span)?;
+        let mut trees = Vec::with_capacity(arity);
+        for (i, argument) in arguments.iter().enumerate() {
+            trees.push(match (law, i) {
+                (Law::Binomial, 0) => self.integer(argument, "the count of a Binomial")?,
+                _ => self.number(argument)?,
+            });
+        }
+        Ok(Tree::new(Node::Draw(law, trees, site), law.range(), span))
+    }
+
+    fn discrete(&mut self, normalised: bool, of: &Name, cases: &[(Name, Expr)], span: Span) -> Checked<Tree> {
+        let site = self.site(normalised, span)?;
+        let number = self.model.type_of(of)?;
+        let objects = &self.model.types[number].objects;
+        if !self.model.types[number].enumeration {
+            return Err(Fault::at(of.span, format!("`{}` is no enumeration; see Discrete_{{?x : type}}", of.text)));
+        }
+        let mut probabilities: Vec<Option<Tree>> = objects.iter().map(|_| None).collect();
+        for (label, case) in cases {
+            let place = self.model.object_of(label, number)?;
+            let tree = self.number(case)?;
+            if probabilities[place].replace(tree).is_some() {
+                return Err(Fault::at(label.span, "this value has a probability already"));
+            }
+        }
+        let missing = |place: usize| Fault::at(span, format!("no probability for `@{}`", objects[place]));
+        let probabilities = probabilities.into_iter().enumerate().map(|(i, p)| p.ok_or_else(|| missing(i)));
+        let probabilities = probabilities.collect::<Checked<Vec<Tree>>>()?;
+        Ok(Tree::new(Node::Discrete(probabilities, site), Range::Object(number), span))
+    }
+}
+
+/// What arithmetic makes of a value: a condition counts 0 or 1.
+fn numeric(range: Range) -> Range {
+    if range == Range::Bool { Range::Int } else { range }
+}
+
+fn both(a: &Tree, b: &Tree) -> Range {
+    if a.range == Range::Real || b.range == Range::Real { Range::Real } else { Range::Int }
+}
+
+fn apply1(op: Op, a: Tree, range: Range, span: Span) -> Tree {
+    Tree::new(Node::Apply1(op, Box::new(a)), range, span)
+}
+
+fn apply2(op: Op, parts: [Tree; 2], range: Range, span: Span) -> Tree {
+    Tree::new(Node::Apply2(op, Box::new(parts)), range, span)
+}
+
+/// The functions, what they compute, and how many arguments they take.
+const FUNCTIONS: [(&str, Op, usize); 27] = [
+    ("abs", Op::Abs, 1),
+    ("sgn", Op::Sign, 1),
+    ("round", Op::Round, 1),
+    ("floor", Op::Floor, 1),
+    ("ceil", Op::Ceil, 1),
+    ("cos", Op::Cos, 1),
+    ("sin", Op::Sin, 1),
+    ("tan", Op::Tan, 1),
+    ("acos", Op::Acos, 1),
+    ("asin", Op::Asin, 1),
+    ("atan", Op::Atan, 1),
+    ("cosh", Op::Cosh, 1),
+    ("sinh", Op::Sinh, 1),
+    ("tanh", Op::Tanh, 1),
+    ("exp", Op::Exp, 1),
+    ("ln", Op::Ln, 1),
+    ("sqrt", Op::Sqrt, 1),
+    ("lngamma", Op::LnGamma, 1),
+    ("gamma", Op::Gamma, 1),
+    ("div", Op::IntDivide, 2),
+    ("mod", Op::IntModulo, 2),
+    ("fmod", Op::Modulo, 2),
+    ("min", Op::Minimum, 2),
+    ("max", Op::Maximum, 2),
+    ("pow", Op::Power, 2),
+    ("log", Op::Log, 2),
+    ("hypot", Op::Hypot, 2),
+];

@@ -1,0 +1,395 @@
+//! The flat program and the machine that runs it: instructions over one array of values, with jumps and counted loops.
+//!
+//! Every pvariable, constant and temporary has a slot in the array, so an operand is a place and nothing is looked up,
+//! hashed or allocated. Loops that were unrolled have their non-fluents folded away; the others address slots by index
+//! registers.
+
+use crate::distributions::Law;
+use crate::draws::{DrawKey, Draws};
+use crate::source::Span;
+use crate::special::ln_gamma;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Op {
+    // to = op(a)
+    Move,
+    Negate,
+    NegateInt,
+    Not,
+    Abs,
+    Sign,
+    Round,
+    Floor,
+    Ceil,
+    Cos,
+    Sin,
+    Tan,
+    Acos,
+    Asin,
+    Atan,
+    Cosh,
+    Sinh,
+    Tanh,
+    Exp,
+    Ln,
+    Sqrt,
+    LnGamma,
+    Gamma,
+    // to = op(a, b)
+    Add,
+    Subtract,
+    Multiply,
+    MultiplyInt,
+    Divide,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Equal,
+    NotEqual,
+    And,
+    Or,
+    Implies,
+    IntDivide,
+    IntModulo,
+    Modulo,
+    Minimum,
+    Maximum,
+    Power,
+    Log,
+    Hypot,
+    /// to = a unless b is 0
+    MoveIf,
+    /// on to instruction `to`
+    Jump,
+    JumpIfZero,
+    JumpUnlessZero,
+    /// index register a = 0
+    Reset,
+    /// index register a += 1; on to instruction `to` while it is below b
+    Next,
+    /// to = index register a
+    Index,
+    /// to = the value at address a
+    Load,
+    /// the value at address a = b
+    Store,
+    /// to = a draw at site a
+    Draw,
+}
+
+impl Op {
+    /// Whether it computes a value from its operands alone.
+    pub fn is_pure(self) -> bool {
+        use Op::*;
+        !matches!(self, Move | MoveIf | Jump | JumpIfZero | JumpUnlessZero | Reset | Next | Index | Load | Store | Draw)
+    }
+
+    /// Evaluates a pure operation. Conditions are 0 and 1, whole numbers are never -0.
+    #[inline(always)]
+    pub fn apply(self, a: f64, b: f64) -> f64 {
+        let truth = |p: bool| f64::from(u8::from(p));
+        match self {
+            Op::Negate => -a,
+            Op::NegateInt => 0.0 - a,
+            Op::Not => truth(a == 0.0),
+            Op::Abs => a.abs(),
+            Op::Sign => truth(a > 0.0) - truth(a < 0.0),
+            Op::Round => whole(a.round_ties_even()),
+            Op::Floor => whole(a.floor()),
+            Op::Ceil => whole(a.ceil()),
+            Op::Cos => a.cos(),
+            Op::Sin => a.sin(),
+            Op::Tan => a.tan(),
+            Op::Acos => a.acos(),
+            Op::Asin => a.asin(),
+            Op::Atan => a.atan(),
+            Op::Cosh => a.cosh(),
+            Op::Sinh => a.sinh(),
+            Op::Tanh => a.tanh(),
+            Op::Exp => a.exp(),
+            Op::Ln => a.ln(),
+            Op::Sqrt => a.sqrt(),
+            Op::LnGamma => ln_gamma(a),
+            Op::Gamma => ln_gamma(a).exp(),
+            Op::Add => a + b,
+            Op::Subtract => a - b,
+            // Zero times anything is zero, as in pyRDDLGym, which leaves the second factor unevaluated then.
+            Op::Multiply => {
+                if a == 0.0 {
+                    a
+                } else {
+                    a * b
+                }
+            }
+            Op::MultiplyInt => a * b + 0.0,
+            Op::Divide => a / b,
+            Op::Less => truth(a < b),
+            Op::LessOrEqual => truth(a <= b),
+            Op::Greater => truth(a > b),
+            Op::GreaterOrEqual => truth(a >= b),
+            Op::Equal => truth(a == b),
+            Op::NotEqual => truth(a != b),
+            Op::And => truth(a != 0.0 && b != 0.0),
+            Op::Or => truth(a != 0.0 || b != 0.0),
+            Op::Implies => truth(a == 0.0 || b != 0.0),
+            Op::IntDivide => {
+                if b == 0.0 {
+                    0.0
+                } else {
+                    (a / b).floor() + 0.0
+                }
+            }
+            Op::IntModulo => {
+                if b == 0.0 {
+                    0.0
+                } else {
+                    modulo(a, b) + 0.0
+                }
+            }
+            Op::Modulo => modulo(a, b),
+            Op::Minimum => {
+                if a <= b || a.is_nan() {
+                    a
+                } else {
+                    b
+                }
+            }
+            Op::Maximum => {
+                if a >= b || a.is_nan() {
+                    a
+                } else {
+                    b
+                }
+            }
+            Op::Power => a.powf(b),
+            Op::Log => a.ln() / b.ln(),
+            Op::Hypot => a.hypot(b),
+            _ => a,
+        }
+    }
+}
+
+/// The remainder with the sign of the divisor.
+fn modulo(a: f64, b: f64) -> f64 {
+    let rest = a % b;
+    if rest == 0.0 {
+        0.0_f64.copysign(b)
+    } else if (rest < 0.0) != (b < 0.0) {
+        rest + b
+    } else {
+        rest
+    }
+}
+
+/// A 64-bit integer as numpy makes it from a float: what does not fit becomes the smallest one.
+fn whole(a: f64) -> f64 {
+    if a.abs() < 9.223_372_036_854_775e18 { a + 0.0 } else { i64::MIN as f64 }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Instruction {
+    pub op: Op,
+    pub to: u32,
+    pub a: u32,
+    pub b: u32,
+}
+
+/// `base` plus the sum of its terms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address {
+    pub base: u32,
+    pub first: u32,
+    pub end: u32,
+    /// The first expression that uses it.
+    pub span: Span,
+}
+
+/// `stride` times an index register, or times a value that must be below `count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Term {
+    pub from: From,
+    pub stride: u32,
+    pub count: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum From {
+    Register(u32),
+    Slot(u32),
+}
+
+/// A distribution somewhere in the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DrawSite {
+    pub what: What,
+    /// Which name of [`Code::names`] the cpf has, and which of its distributions this is.
+    pub cpf: u32,
+    pub number: u32,
+    /// The address whose value is the flat index over the variables in scope.
+    pub index: u32,
+    pub span: Span,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    /// The slots of the parameters.
+    Law(Law, u32, u32),
+    /// Probabilities in slots that follow each other.
+    Discrete { first: u32, count: u32, normalised: bool },
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Code {
+    pub instructions: Vec<Instruction>,
+    pub addresses: Vec<Address>,
+    pub terms: Vec<Term>,
+    pub sites: Vec<DrawSite>,
+    /// The cpfs that draw.
+    pub names: Vec<String>,
+    pub registers: usize,
+}
+
+/// What went wrong while running.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    pub span: Span,
+    pub message: &'static str,
+    pub value: f64,
+}
+
+/// A part of the code: from an instruction up to another.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Routine {
+    pub start: usize,
+    pub end: usize,
+}
+
+impl Code {
+    /// Runs a routine. What fails goes on with a NaN and is reported at the end.
+    pub fn run<D: Draws>(
+        &self,
+        routine: Routine,
+        values: &mut [f64],
+        registers: &mut [usize],
+        draws: &mut D,
+        step: u64,
+    ) -> Option<Failure> {
+        let mut failure = None;
+        let code = self.instructions.get(..routine.end).unwrap_or_default();
+        let mut at = routine.start;
+        while let Some(&Instruction { op, to, a, b }) = code.get(at) {
+            at += 1;
+            let (to, a, b) = (to as usize, a as usize, b as usize);
+            match op {
+                Op::Move => values[to] = values[a],
+                Op::MoveIf => {
+                    let kept = values[to];
+                    values[to] = if values[b] != 0.0 { values[a] } else { kept };
+                }
+                Op::Jump => at = to,
+                Op::JumpIfZero => {
+                    if values[a] == 0.0 {
+                        at = to;
+                    }
+                }
+                Op::JumpUnlessZero => {
+                    if values[a] != 0.0 {
+                        at = to;
+                    }
+                }
+                Op::Reset => registers[a] = 0,
+                Op::Next => {
+                    registers[a] += 1;
+                    if registers[a] < b {
+                        at = to;
+                    }
+                }
+                Op::Index => values[to] = registers[a] as f64,
+                Op::Load => {
+                    values[to] = match self.resolve(a, values, registers) {
+                        Some(slot) => values[slot],
+                        None => {
+                            let message = "a fluent used as an index is not an object of its type";
+                            let span = self.addresses[a].span;
+                            failure = failure.or(Some(Failure { span, message, value: f64::NAN }));
+                            f64::NAN
+                        }
+                    }
+                }
+                Op::Store => {
+                    if let Some(slot) = self.resolve(a, values, registers) {
+                        values[slot] = values[b];
+                    }
+                }
+                Op::Draw => {
+                    let site = &self.sites[a];
+                    let key = DrawKey { code: self, site, registers, step };
+                    values[to] = match site.what {
+                        What::Law(law, a, b) => {
+                            let (a, b) = (values[a as usize], values[b as usize]);
+                            match law.wrong(a, b) {
+                                None => draws.law(law, a, b, key),
+                                Some((message, value)) => {
+                                    failure = failure.or(Some(Failure { span: site.span, message, value }));
+                                    f64::NAN
+                                }
+                            }
+                        }
+                        What::Discrete { first, count, normalised } => {
+                            let weights = &values[first as usize..(first + count) as usize];
+                            match discrete_sum(weights, normalised) {
+                                Ok(sum) => draws.discrete(weights, sum, key),
+                                Err((message, value)) => {
+                                    failure = failure.or(Some(Failure { span: site.span, message, value }));
+                                    f64::NAN
+                                }
+                            }
+                        }
+                    };
+                }
+                _ => values[to] = op.apply(values[a], values[b]),
+            }
+        }
+        failure
+    }
+
+    /// The slot an address means now.
+    fn resolve(&self, address: usize, values: &[f64], registers: &[usize]) -> Option<usize> {
+        let Address { base, first, end, .. } = self.addresses[address];
+        let mut slot = base as usize;
+        for term in &self.terms[first as usize..end as usize] {
+            let index = match term.from {
+                From::Register(register) => registers[register as usize],
+                From::Slot(from) => {
+                    let value = values[from as usize];
+                    if !(0.0..f64::from(term.count)).contains(&value) {
+                        return None;
+                    }
+                    value as usize
+                }
+            };
+            slot += index * term.stride as usize;
+        }
+        Some(slot)
+    }
+
+    /// An address of index registers alone.
+    pub fn flat_index(&self, address: u32, registers: &[usize]) -> usize {
+        self.resolve(address as usize, &[], registers).unwrap_or(0)
+    }
+}
+
+/// What probabilities must be divided by, or what is wrong with them.
+fn discrete_sum(weights: &[f64], normalised: bool) -> Result<f64, (&'static str, f64)> {
+    if let Some(wrong) = weights.iter().find(|p| !(**p >= 0.0)) {
+        return Err(("a probability of a Discrete must not be negative", *wrong));
+    }
+    let sum: f64 = weights.iter().sum();
+    match normalised {
+        true if (sum - 1.0).abs() <= 1.001e-5 => Ok(1.0),
+        true => Err(("the probabilities of a Discrete must sum to 1", sum)),
+        false if sum > 0.0 && sum.is_finite() => Ok(sum),
+        false => Err(("the weights of an UnnormDiscrete must have a positive sum", sum)),
+    }
+}

@@ -1,0 +1,289 @@
+//! Tokens to expressions, by precedence climbing.
+//!
+//! From loose to tight: `<=>`, `=>`, `|`, `^` and `&`, comparisons, `+ -`, `* /`, then the prefixes `~ - +`; all of them
+//! lean to the left, comparisons too. An aggregation and an `if` reach as far to the right as they can: `sum_{?x : t} a + b`
+//! sums `a + b`, and brackets around its first operand do not end it.
+
+use crate::ast::*;
+use crate::lexer::Token;
+use crate::parser::{Parsed, Parser};
+use crate::source::{Fault, Span, suggest};
+
+/// Bounds against texts that are meant to exhaust the stack: expressions within expressions, and the height of a tree
+/// (which a long chain of operators makes, too).
+const MAX_DEPTH: u32 = 150;
+const MAX_HEIGHT: u32 = 1000;
+
+/// Operators from the loosest to the tightest.
+const LEVELS: [&[(&str, Binary)]; 7] = [
+    &[("<=>", Binary::Equivalent)],
+    &[("=>", Binary::Implies)],
+    &[("|", Binary::Or)],
+    &[("^", Binary::And), ("&", Binary::And)],
+    &[
+        ("==", Binary::Equal),
+        ("~=", Binary::NotEqual),
+        ("<", Binary::Less),
+        ("<=", Binary::LessOrEqual),
+        (">", Binary::Greater),
+        (">=", Binary::GreaterOrEqual),
+    ],
+    &[("+", Binary::Add), ("-", Binary::Subtract)],
+    &[("*", Binary::Multiply), ("/", Binary::Divide)],
+];
+
+const AGGREGATES: [(&str, Aggregate); 9] = [
+    ("sum", Aggregate::Sum),
+    ("prod", Aggregate::Prod),
+    ("avg", Aggregate::Avg),
+    ("min", Aggregate::Min),
+    ("max", Aggregate::Max),
+    ("forall", Aggregate::Forall),
+    ("exists", Aggregate::Exists),
+    ("argmin", Aggregate::Argmin),
+    ("argmax", Aggregate::Argmax),
+];
+
+const UNSUPPORTED: [&str; 8] =
+    ["MultivariateNormal", "MultivariateStudent", "Dirichlet", "Multinomial", "det", "inverse", "pinverse", "cholesky"];
+
+impl Parser<'_> {
+    pub fn expr(&mut self) -> Parsed<Expr> {
+        if self.depth == MAX_DEPTH {
+            let message = format!("expressions stand more than {MAX_DEPTH} deep in each other here");
+            return Err(Fault::at(self.span, message));
+        }
+        self.depth += 1;
+        let expr = self.level(0);
+        self.depth -= 1;
+        expr
+    }
+
+    /// An operand, then operators of this level or tighter.
+    fn level(&mut self, level: usize) -> Parsed<Expr> {
+        let mut left = self.prefixed()?;
+        while let Token::Symbol(symbol) = self.token {
+            let find = |(at, ops): (usize, &&[(&str, Binary)])| {
+                ops.iter().find(|(name, _)| *name == symbol).map(|(_, op)| (at, *op))
+            };
+            let Some((at, op)) = LEVELS.iter().enumerate().skip(level).find_map(find) else { break };
+            self.advance()?;
+            let right = self.level(at + 1)?;
+            let span = left.span.to(right.span);
+            left = self.node(ExprKind::Binary(op, Box::new(left), Box::new(right)), span)?;
+        }
+        Ok(left)
+    }
+
+    fn prefixed(&mut self) -> Parsed<Expr> {
+        let start = self.span;
+        let op = match self.token {
+            Token::Symbol("-") => Unary::Minus,
+            Token::Symbol("+") => Unary::Plus,
+            Token::Symbol("~") => Unary::Not,
+            _ => return self.primary(),
+        };
+        if self.depth == MAX_DEPTH {
+            return Err(Fault::at(self.span, format!("more than {MAX_DEPTH} operators in a row")));
+        }
+        self.advance()?;
+        self.depth += 1;
+        let operand = self.prefixed();
+        self.depth -= 1;
+        let operand = operand?;
+        let span = start.to(operand.span);
+        self.node(ExprKind::Unary(op, Box::new(operand)), span)
+    }
+
+    fn primary(&mut self) -> Parsed<Expr> {
+        let start = self.span;
+        let kind = match self.token {
+            Token::Integer(value) => {
+                self.advance()?;
+                ExprKind::Integer(value)
+            }
+            Token::Real(value) => {
+                self.advance()?;
+                ExprKind::Real(value)
+            }
+            Token::Variable => ExprKind::Variable(self.variable()?.text),
+            Token::Literal => ExprKind::Literal(self.object("a value")?.text),
+            Token::Symbol(open @ ("(" | "[")) => {
+                self.advance()?;
+                let mut inner = self.expr()?;
+                self.close(if open == "(" { ")" } else { "]" })?;
+                inner.span = self.since(start);
+                return Ok(inner);
+            }
+            Token::Symbol("$") => return Err(Fault::at(start, "external functions (`$name[...]`) are not supported")),
+            Token::Name { primed } => return self.named(primed),
+            _ => return self.unexpected("an expression"),
+        };
+        let span = self.since(start);
+        self.node(kind, span)
+    }
+
+    /// Everything that begins with a name.
+    fn named(&mut self, primed: bool) -> Parsed<Expr> {
+        let start = self.span;
+        let word = self.word().trim_end_matches('\'');
+        if UNSUPPORTED.contains(&word) {
+            let what = if word.starts_with(|c: char| c.is_lowercase()) { "matrix algebra" } else { "random vectors" };
+            return Err(Fault::at(start, format!("`{word}` is not supported: {what} has no place in this engine")));
+        }
+        let name = Name { text: word.to_owned(), span: start };
+        self.advance()?;
+        let kind = match (word, primed) {
+            ("true", false) => ExprKind::Bool(true),
+            ("false", false) => ExprKind::Bool(false),
+            ("if", false) => self.conditional()?,
+            ("switch", false) => self.switch()?,
+            ("then" | "else" | "case" | "default" | "otherwise", false) => {
+                return Err(Fault::at(start, format!("expected an expression, found `{word}`")));
+            }
+            ("Discrete" | "UnnormDiscrete", false) if self.is("(") => self.discrete(word == "Discrete")?,
+            (_, false) if self.is("_") => self.aggregate(name)?,
+            (_, false) if self.is("[") => {
+                self.advance()?;
+                let arguments = self.list(Self::expr)?;
+                self.close("]")?;
+                ExprKind::Function { name, arguments }
+            }
+            _ if self.is("(") => {
+                self.advance()?;
+                let arguments = if self.is(")") { Vec::new() } else { self.list(Self::expr)? };
+                self.close(")")?;
+                match !primed && crate::distributions::is_distribution(&name.text) {
+                    true => ExprKind::Distribution { name, arguments },
+                    false => ExprKind::Fluent { name, primed, arguments },
+                }
+            }
+            _ => ExprKind::Fluent { name, primed, arguments: Vec::new() },
+        };
+        let span = self.since(start);
+        self.node(kind, span)
+    }
+
+    /// A chain of `else if` is read in a loop, so that it may be long.
+    fn conditional(&mut self) -> Parsed<ExprKind> {
+        let mut branches = Vec::new();
+        let last = loop {
+            let start = self.span;
+            self.expect("(")?;
+            let condition = self.expr()?;
+            self.close(")")?;
+            self.expect_word("then")?;
+            let then = self.expr()?;
+            if !self.is_word("else") {
+                return self.unexpected("an operator or `else`");
+            }
+            self.advance()?;
+            branches.push((start, condition, then));
+            if !self.take_word("if")? {
+                break self.expr()?;
+            }
+        };
+        let mut kind = None;
+        let mut otherwise = last;
+        for (start, condition, then) in branches.into_iter().rev() {
+            if let Some(kind) = kind.take() {
+                otherwise = kind;
+            }
+            let span = start.to(otherwise.span);
+            kind = Some(self.node(ExprKind::If(Box::new([condition, then, otherwise])), span)?);
+            otherwise = Expr { kind: ExprKind::Bool(false), span, height: 1 };
+        }
+        match kind {
+            Some(expr) => Ok(expr.kind),
+            None => Ok(otherwise.kind),
+        }
+    }
+
+    fn switch(&mut self) -> Parsed<ExprKind> {
+        self.expect("(")?;
+        let subject = self.expr()?;
+        self.close(")")?;
+        self.expect("{")?;
+        let cases = self.list(|p| {
+            let label = if p.take_word("default")? {
+                None
+            } else {
+                p.expect_word("case")?;
+                Some(p.object("a value such as `@red`")?)
+            };
+            p.expect(":")?;
+            Ok((label, p.expr()?))
+        })?;
+        self.close("}")?;
+        Ok(ExprKind::Switch(Box::new(subject), cases))
+    }
+
+    fn discrete(&mut self, normalised: bool) -> Parsed<ExprKind> {
+        self.expect("(")?;
+        let of = self.name("an enumeration's type")?;
+        self.expect(",")?;
+        let cases = self.list(|p| {
+            let label = p.object("a value such as `@red`")?;
+            p.expect(":")?;
+            if p.is_word("otherwise") {
+                return Err(Fault::at(p.span, "`otherwise` is not supported; give this value's probability"));
+            }
+            Ok((label, p.expr()?))
+        })?;
+        self.close(")")?;
+        Ok(ExprKind::Discrete { normalised, of, cases })
+    }
+
+    fn aggregate(&mut self, name: Name) -> Parsed<ExprKind> {
+        self.expect("_")?;
+        self.expect("{")?;
+        let mut bindings = self.list(|p| {
+            let variable = p.variable()?;
+            p.expect(":")?;
+            Ok(Binding { variable, of: p.name("a type")? })
+        })?;
+        self.close("}")?;
+        let body = Box::new(self.expr()?);
+        if let Some((_, aggregate)) = AGGREGATES.iter().find(|(known, _)| *known == name.text) {
+            return Ok(ExprKind::Aggregate(*aggregate, bindings, body));
+        }
+        if name.text != "Discrete" && name.text != "UnnormDiscrete" {
+            let known = AGGREGATES.iter().map(|(known, _)| *known).chain(["Discrete", "UnnormDiscrete"]);
+            let message = format!("no aggregation is called `{}_`{}", name.text, suggest(&name.text, known));
+            return Err(Fault::at(name.span, message));
+        }
+        match (bindings.pop(), bindings.is_empty()) {
+            (Some(binding), true) => Ok(ExprKind::DiscreteOver { normalised: name.text == "Discrete", binding, body }),
+            _ => Err(Fault::at(name.span, format!("`{}_` takes one variable", name.text))),
+        }
+    }
+
+    fn close(&mut self, symbol: &str) -> Parsed<()> {
+        if self.is(symbol) { self.advance() } else { self.unexpected(&format!("an operator or `{symbol}`")) }
+    }
+
+    fn node(&self, kind: ExprKind, span: Span) -> Parsed<Expr> {
+        let tallest = |exprs: &[Expr]| exprs.iter().map(|e| e.height).max().unwrap_or(0);
+        let below = match &kind {
+            ExprKind::Bool(_) | ExprKind::Integer(_) | ExprKind::Real(_) => 0,
+            ExprKind::Variable(_) | ExprKind::Literal(_) => 0,
+            ExprKind::Fluent { arguments, .. }
+            | ExprKind::Function { arguments, .. }
+            | ExprKind::Distribution { arguments, .. } => tallest(arguments),
+            ExprKind::Unary(_, a) => a.height,
+            ExprKind::Binary(_, a, b) => a.height.max(b.height),
+            ExprKind::Aggregate(_, _, body) | ExprKind::DiscreteOver { body, .. } => body.height,
+            ExprKind::If(parts) => tallest(&parts[..]),
+            ExprKind::Switch(subject, cases) => {
+                cases.iter().map(|(_, e)| e.height).max().unwrap_or(0).max(subject.height)
+            }
+            ExprKind::Discrete { cases, .. } => cases.iter().map(|(_, e)| e.height).max().unwrap_or(0),
+        };
+        if below >= MAX_HEIGHT {
+            let message =
+                format!("this expression is more than {MAX_HEIGHT} levels tall; break it with interm-fluents");
+            return Err(Fault::at(span, message));
+        }
+        Ok(Expr { kind, span, height: below + 1 })
+    }
+}

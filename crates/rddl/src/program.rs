@@ -1,0 +1,263 @@
+//! Texts to a program: parse, check, order the cpfs, compile.
+
+use std::sync::Arc;
+
+use crate::ast::{Expr, Files, Instance};
+use crate::bounds::{Bounds, bounds};
+use crate::check::{Checker, Reader};
+use crate::code::{Code, Routine, What};
+use crate::compile::Compiler;
+use crate::distributions::Law;
+use crate::model::{Fluent, Kind, Model, Range, Type, ground_name};
+use crate::order::{CheckedCpf, check_cpfs};
+use crate::parser;
+use crate::source::{Error, Fault, Source, Span};
+use crate::tree::Tree;
+
+/// A step may run about this many instructions: some seconds.
+const MAX_WORK: u64 = 1_000_000_000;
+
+/// A domain with an instance, checked and compiled; immutable, and shared between simulators.
+#[derive(Debug)]
+pub struct Program {
+    pub(crate) sources: Arc<[Source]>,
+    domain: String,
+    instance: String,
+    types: Vec<Type>,
+    fluents: Vec<Fluent>,
+    /// What the values are before the first step, then constants and temporaries.
+    pub(crate) values: Vec<f64>,
+    pub(crate) states: usize,
+    pub(crate) actions: usize,
+    /// How many values are pvariables.
+    pub(crate) ground: usize,
+    pub(crate) code: Code,
+    pub(crate) step: Routine,
+    /// Where a step leaves its reward.
+    pub(crate) reward: usize,
+    pub(crate) terminations: Conditions,
+    pub(crate) preconditions: Conditions,
+    pub(crate) invariants: Conditions,
+    bounds: Bounds,
+    horizon: Option<u64>,
+    discount: f64,
+    max_nondef_actions: Option<u64>,
+}
+
+/// Conditions that are computed together: where each one's value is, and where it stands in the text.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions {
+    pub routine: Routine,
+    pub slots: Vec<(u32, Span)>,
+}
+
+/// One number of the array of values: a pvariable with its objects.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ground {
+    /// As pyRDDLGym writes it: `fluent___object__object`.
+    pub name: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// What values it takes.
+    pub range: Range,
+    /// Its place in [`crate::Simulator::values`].
+    pub slot: usize,
+    /// The value before the first step: the default, or what the instance gives.
+    pub initial: f64,
+    /// The smallest and the largest value: by preconditions for an action, by invariants for a state; else infinite.
+    pub bounds: (f64, f64),
+}
+
+impl Program {
+    /// Reads a domain, an instance and its non-fluents, from one or more texts in any order.
+    pub fn load(sources: &[Source]) -> Result<Program, Error> {
+        Program::build(sources).map_err(|fault| fault.show(sources))
+    }
+
+    fn build(sources: &[Source]) -> Result<Program, Fault> {
+        let files = parser::parse(sources)?;
+        let model = Model::new(&files)?;
+        let Files { domain: Some(domain), instance: Some(instance), .. } = &files else {
+            return Err(Fault::general("expected a domain and an instance"));
+        };
+        let Some(reward) = &domain.reward else {
+            return Err(Fault::at(domain.name.span, "this domain has no `reward`"));
+        };
+        let cpfs = check_cpfs(&model, &domain.cpfs)?;
+        let check = |reader, range, expr: &Expr| {
+            Checker::new(&model, reader, Vec::new()).run(expr, range).map(|(tree, _)| tree)
+        };
+        let conditions = |reader, exprs: &[Expr]| -> Result<Vec<Tree>, Fault> {
+            exprs.iter().map(|expr| check(reader, Range::Bool, expr)).collect()
+        };
+        let reward = check(Reader::Reward, Range::Real, reward)?;
+        let terminations = conditions(Reader::Termination, &domain.terminations)?;
+        let preconditions = conditions(Reader::Precondition, &domain.preconditions)?;
+        let invariants = conditions(Reader::Invariant, &domain.invariants)?;
+        let scalars = [&terminations, &preconditions, &invariants].into_iter().flatten().chain([&reward]);
+        check_work(&model, &cpfs, scalars)?;
+
+        let mut compiler = Compiler::new(&model);
+        let bounds = bounds(&model, &mut compiler, &preconditions, &invariants)?;
+        let mut reward_slot = 0;
+        let step = compiler.routine(|compiler| {
+            for cpf in &cpfs {
+                let fluent = &model.fluents[cpf.fluent];
+                let slot = if fluent.kind == Kind::State { fluent.next } else { fluent.slot };
+                let counts: Vec<usize> = fluent.parameters.iter().map(|t| model.types[*t].objects.len()).collect();
+                compiler.cpf(&fluent.name, slot, &counts, &cpf.tree)?;
+            }
+            reward_slot = compiler.scalar("reward", &reward)?;
+            Ok(())
+        })?;
+        let terminations = compile_conditions(&mut compiler, &terminations)?;
+        let preconditions = compile_conditions(&mut compiler, &preconditions)?;
+        let invariants = compile_conditions(&mut compiler, &invariants)?;
+        let Compiler { code, values, .. } = compiler;
+        let (horizon, discount) = horizon_and_discount(instance)?;
+        Ok(Program {
+            sources: sources.into(),
+            domain: domain.name.text.clone(),
+            instance: instance.name.text.clone(),
+            values,
+            states: model.states,
+            actions: model.actions,
+            ground: model.values.len(),
+            code,
+            step,
+            reward: reward_slot as usize,
+            terminations,
+            preconditions,
+            invariants,
+            bounds,
+            horizon,
+            discount,
+            max_nondef_actions: instance.max_nondef_actions.filter(|n| n.is_finite()).map(|n| n as u64),
+            types: model.types,
+            fluents: model.fluents,
+        })
+    }
+
+    /// The domain's name.
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// The instance's name.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// The types, with their objects in order; [`Range::Object`] counts them from 0.
+    pub fn types(&self) -> &[Type] {
+        &self.types
+    }
+
+    /// The objects of a type.
+    pub fn objects(&self, of: usize) -> &[String] {
+        self.types.get(of).map_or(&[], |of| &of.objects)
+    }
+
+    /// All pvariables, in the order of the text.
+    pub fn fluents(&self) -> &[Fluent] {
+        &self.fluents
+    }
+
+    /// The groundings of all pvariables of a kind, in the order of the text and, within each, row-major. For actions this
+    /// is the order in which [`crate::Simulator::step`] takes them.
+    pub fn ground(&self, kind: Kind) -> Vec<Ground> {
+        let fluents = self.fluents.iter().filter(|fluent| fluent.kind == kind);
+        let all = fluents.flat_map(|fluent| (0..fluent.count).map(move |index| (fluent, index)));
+        let ground = all.map(|(fluent, index)| Ground {
+            name: ground_name(fluent, index, &self.types),
+            kind,
+            range: fluent.range,
+            slot: fluent.slot + index,
+            initial: self.values.get(fluent.slot + index).copied().unwrap_or(0.0),
+            bounds: self.bounds.of(fluent.slot + index),
+        });
+        ground.collect()
+    }
+
+    /// After how many steps an episode ends; `None` for never.
+    pub fn horizon(&self) -> Option<u64> {
+        self.horizon
+    }
+
+    /// The discount factor; 1 where the instance gives none.
+    pub fn discount(&self) -> f64 {
+        self.discount
+    }
+
+    /// How many actions may differ from their default at a step; `None` for any number.
+    pub fn max_nondef_actions(&self) -> Option<u64> {
+        self.max_nondef_actions
+    }
+
+    /// How many instructions the program has.
+    pub fn instructions(&self) -> usize {
+        self.code.instructions.len()
+    }
+
+    /// Refuses a program with any distribution but Normal, which [`crate::Noiseless`] could not do without noise.
+    pub fn check_noiseless(&self) -> Result<(), Error> {
+        let noisy = self.code.sites.iter().find_map(|site| match site.what {
+            What::Law(Law::Normal, ..) => None,
+            What::Law(law, ..) => Some((law.name(), site.span)),
+            What::Discrete { .. } => Some(("Discrete", site.span)),
+        });
+        match noisy {
+            None => Ok(()),
+            Some((name, span)) => {
+                let message = format!("without noise only Normal is known (it gives its mean), not {name}");
+                Err(Fault::at(span, message).show(&self.sources))
+            }
+        }
+    }
+
+    /// Whether any step draws a random number.
+    pub fn is_random(&self) -> bool {
+        !self.code.sites.is_empty()
+    }
+}
+
+fn check_work<'a>(model: &Model, cpfs: &[CheckedCpf], scalars: impl Iterator<Item = &'a Tree>) -> Result<(), Fault> {
+    let cpfs = cpfs.iter().map(|cpf| (model.fluents[cpf.fluent].count as u64, &cpf.tree));
+    let mut total = 0u64;
+    for (count, tree) in cpfs.chain(scalars.map(|tree| (1, tree))) {
+        let work = count.saturating_mul(tree.work.saturating_add(1));
+        total = total.saturating_add(work);
+        if total > MAX_WORK {
+            let message =
+                format!("a step would take about {total} operations, {work} of them here; at most {MAX_WORK}");
+            return Err(Fault::at(tree.span, message));
+        }
+    }
+    Ok(())
+}
+
+fn compile_conditions(compiler: &mut Compiler<'_>, trees: &[Tree]) -> Result<Conditions, Fault> {
+    let mut slots = Vec::with_capacity(trees.len());
+    let routine = compiler.routine(|compiler| {
+        for tree in trees {
+            slots.push((compiler.scalar("", tree)?, tree.span));
+        }
+        Ok(())
+    })?;
+    Ok(Conditions { routine, slots })
+}
+
+fn horizon_and_discount(instance: &Instance) -> Result<(Option<u64>, f64), Fault> {
+    let horizon = match instance.horizon {
+        None => None,
+        Some((steps, _)) if steps.is_infinite() => None,
+        Some((steps, _)) if steps.fract() == 0.0 => Some(steps as u64),
+        Some((_, span)) => return Err(Fault::at(span, "expected a whole number of steps")),
+    };
+    let discount = match instance.discount {
+        None => 1.0,
+        Some((discount, _)) if discount.is_finite() => discount,
+        Some((_, span)) => return Err(Fault::at(span, "expected a finite number")),
+    };
+    Ok((horizon, discount))
+}

@@ -1,0 +1,144 @@
+//! Runs a program step by step.
+
+use std::sync::Arc;
+
+use crate::code::Failure;
+use crate::draws::{Draws, Noiseless};
+use crate::program::{Conditions, Program};
+use crate::source::{Error, Fault};
+
+/// What one step gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The reward of the step.
+    pub reward: f64,
+    /// Whether a termination condition holds in the new state.
+    pub terminated: bool,
+}
+
+/// One run of a program. Stepping allocates nothing.
+#[derive(Clone, Debug)]
+pub struct Simulator {
+    program: Arc<Program>,
+    values: Vec<f64>,
+    registers: Vec<usize>,
+    steps: u64,
+}
+
+impl Simulator {
+    /// A simulator in the initial state.
+    pub fn new(program: Arc<Program>) -> Simulator {
+        let values = program.values.clone();
+        let registers = vec![0; program.code.registers];
+        Simulator { program, values, registers, steps: 0 }
+    }
+
+    /// What is simulated.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// Back to the initial state.
+    pub fn reset(&mut self) {
+        let ground = self.program.ground;
+        self.values[..ground].copy_from_slice(&self.program.values[..ground]);
+        self.steps = 0;
+    }
+
+    /// The values of all pvariables; [`crate::Ground::slot`] says where each is. States are those after the last step,
+    /// intermediate and observed ones those of the last step, or 0 before the first.
+    pub fn values(&self) -> &[f64] {
+        &self.values[..self.program.ground]
+    }
+
+    /// The state: the values of [`Program::ground`] with [`crate::Kind::State`], in that order.
+    pub fn state(&self) -> &[f64] {
+        &self.values[..self.program.states]
+    }
+
+    /// Replaces the state.
+    pub fn set_state(&mut self, state: &[f64]) -> Result<(), Error> {
+        let expected = self.program.states;
+        if state.len() != expected {
+            return Err(wrong_length("the state", state.len(), expected));
+        }
+        self.values[..expected].copy_from_slice(state);
+        Ok(())
+    }
+
+    /// How many steps were taken since the last reset; draws by key depend on it.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Sets the number of steps taken, for going back to an earlier point.
+    pub fn set_steps(&mut self, steps: u64) {
+        self.steps = steps;
+    }
+
+    /// Takes a step. `actions` are the values of [`Program::ground`] with [`crate::Kind::Action`], in that order; whether
+    /// the preconditions hold is not looked at.
+    ///
+    /// A distribution whose parameters are out of range is an error; the state is then the old one.
+    pub fn step<D: Draws>(&mut self, actions: &[f64], draws: &mut D) -> Result<Step, Error> {
+        let program = &*self.program;
+        let states = program.states;
+        if actions.len() != program.actions {
+            return Err(wrong_length("the action", actions.len(), program.actions));
+        }
+        self.values[2 * states..2 * states + actions.len()].copy_from_slice(actions);
+        let failure = program.code.run(program.step, &mut self.values, &mut self.registers, draws, self.steps);
+        if let Some(failure) = failure {
+            return Err(self.explain(failure));
+        }
+        self.values.copy_within(states..2 * states, 0);
+        self.steps += 1;
+        Ok(Step { reward: self.values[self.program.reward], terminated: self.terminated()? })
+    }
+
+    /// Whether a termination condition holds in the present state.
+    pub fn terminated(&mut self) -> Result<bool, Error> {
+        let program = Arc::clone(&self.program);
+        Ok(self.first(&program.terminations, true)?.is_some())
+    }
+
+    /// Whether all action-preconditions hold for actions in the present state.
+    pub fn preconditions_hold(&mut self, actions: &[f64]) -> Result<bool, Error> {
+        let program = Arc::clone(&self.program);
+        if actions.len() != program.actions {
+            return Err(wrong_length("the action", actions.len(), program.actions));
+        }
+        let start = 2 * program.states;
+        self.values[start..start + actions.len()].copy_from_slice(actions);
+        Ok(self.first(&program.preconditions, false)?.is_none())
+    }
+
+    /// Whether all state-invariants hold in the present state.
+    pub fn invariants_hold(&mut self) -> Result<bool, Error> {
+        let program = Arc::clone(&self.program);
+        Ok(self.first(&program.invariants, false)?.is_none())
+    }
+
+    /// Which of the conditions is the first to have a value.
+    fn first(&mut self, conditions: &Conditions, value: bool) -> Result<Option<usize>, Error> {
+        let code = &self.program.code;
+        let failure = code.run(conditions.routine, &mut self.values, &mut self.registers, &mut Noiseless, self.steps);
+        if let Some(failure) = failure {
+            return Err(self.explain(failure));
+        }
+        Ok(conditions.slots.iter().position(|(slot, _)| (self.values[*slot as usize] != 0.0) == value))
+    }
+
+    fn explain(&self, failure: Failure) -> Error {
+        let Failure { span, message, value } = failure;
+        let message = match value.is_nan() && message.contains("index") {
+            true => format!("step {}: {message}", self.steps),
+            false => format!("step {}: {message}; it is {value}", self.steps),
+        };
+        Fault::at(span, message).show(&self.program.sources)
+    }
+}
+
+fn wrong_length(what: &str, given: usize, expected: usize) -> Error {
+    Fault::general(format!("{what} has {given} numbers, expected {expected}")).show(&[])
+}

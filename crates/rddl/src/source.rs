@@ -1,0 +1,147 @@
+//! Texts, places in them, and the one error of this crate: what is wrong, where, and what would be accepted.
+
+use std::fmt;
+
+/// One file of RDDL text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// How errors call it, usually its path.
+    pub name: String,
+    /// The text.
+    pub text: String,
+}
+
+impl Source {
+    /// A text under a name.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
+        Source { name: name.into(), text: text.into() }
+    }
+}
+
+/// A stretch of bytes in one of the sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Span {
+    pub file: u32,
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    /// From the start of this to the end of `other`.
+    pub fn to(self, other: Span) -> Span {
+        Span { end: other.end.max(self.end), ..self }
+    }
+}
+
+/// What is wrong at a place, before the sources are at hand to show it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fault {
+    pub message: String,
+    pub span: Option<Span>,
+}
+
+impl Fault {
+    pub fn at(span: Span, message: impl Into<String>) -> Fault {
+        Fault { message: message.into(), span: Some(span) }
+    }
+
+    /// Of the whole input rather than a place in it.
+    pub fn general(message: impl Into<String>) -> Fault {
+        Fault { message: message.into(), span: None }
+    }
+
+    pub fn show(self, sources: &[Source]) -> Error {
+        let place = self.span.and_then(|span| Place::find(span, sources));
+        Error { message: self.message, place }
+    }
+}
+
+/// A text that cannot be read, or a step that cannot be taken.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub struct Error {
+    /// What is wrong and what would be accepted.
+    pub message: String,
+    /// Where, if it is somewhere in the texts.
+    pub place: Option<Place>,
+}
+
+/// A place in a text, as people are shown it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The source's name.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// The line, shortened where it is long.
+    pub excerpt: String,
+    /// Which characters of the excerpt are at fault: the first, and how many.
+    pub marked: (usize, usize),
+}
+
+/// So much of a long line is shown.
+const EXCERPT: usize = 110;
+
+impl Place {
+    pub(crate) fn find(span: Span, sources: &[Source]) -> Option<Place> {
+        let source = sources.get(span.file as usize)?;
+        let start = (span.start as usize).min(source.text.len());
+        let before = source.text.get(..start)?;
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = source.text.get(line_start..)?.split(['\n', '\r']).next().unwrap_or_default();
+        let column = before.get(line_start..)?.chars().count();
+        let marked = source.text.get(start..(span.end as usize).max(start)).unwrap_or_default();
+        let width = marked.split(['\n', '\r']).next().unwrap_or_default().chars().count().max(1);
+        let skipped = if column + width > EXCERPT { column.saturating_sub(EXCERPT / 2) } else { 0 };
+        let excerpt = line.chars().skip(skipped).take(EXCERPT).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        Some(Place {
+            file: source.name.clone(),
+            line: before.bytes().filter(|b| *b == b'\n').count() + 1,
+            column: column + 1,
+            excerpt,
+            marked: (column - skipped, width.min(EXCERPT - (column - skipped).min(EXCERPT - 1))),
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(place) = &self.place else { return f.write_str(&self.message) };
+        let (indent, width) = place.marked;
+        writeln!(f, "{}:{}:{}: {}", place.file, place.line, place.column, self.message)?;
+        write!(f, "  {}\n  {:indent$}{}", place.excerpt, "", "^".repeat(width))
+    }
+}
+
+/// `; did you mean ...` where one of the names is alike, and the names themselves where they are few.
+pub(crate) fn suggest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut names: Vec<&str> = names.into_iter().collect();
+    names.sort_unstable();
+    names.dedup();
+    let near = names.iter().map(|name| (edits(given, name), *name)).min();
+    let near = near.filter(|(distance, name)| *distance <= 1 + name.len() / 4);
+    match near {
+        Some((_, near)) => format!("; did you mean `{near}`?"),
+        None if names.is_empty() => "; there are none".to_owned(),
+        None if names.len() <= 24 => format!("; expected one of: {}", names.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// How many letters must be added, dropped or changed to make one word the other; long words count as far apart.
+fn edits(a: &str, b: &str) -> usize {
+    if a.len() > 64 || b.len() > 64 {
+        return usize::MAX;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let changed = diagonal + usize::from(!x.eq_ignore_ascii_case(&y));
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,101 @@
+"""Compares `prudence rollout TASK` with pyRDDLGym on the task's own texts, noise off: every Normal returns its mean.
+
+    parity.py TASK DOMAIN INSTANCE --binary PATH [--starts 10]
+    parity.py navigation tasks/rddl/navigation.rddl tasks/rddl/navigation-instance.rddl --binary target/release/prudence
+
+From random start states, under random actions within their bounds, the observation, the reward and the termination of every step
+must agree as run.py demands. Columns of actions and observations: the fluents as declared, the objects of each in row-major order.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from pyRDDLGym.core.constraints import RDDLConstraints
+from pyRDDLGym.core.simulator import RDDLSimulator
+
+from reference import REACH, load
+from run import TOLERANCE, difference, read_lines
+
+
+class Noiseless:
+    """Stands in for numpy's generator; any law but the normal one is an error."""
+
+    def normal(self, loc, scale):
+        return loc
+
+
+def ground(model, values):
+    return {name: float(value) for name, value in model.ground_vars_with_values(values).items()}
+
+
+def start_state(simulator, random):
+    """The instance's start, every real moved by up to one unit; set in the simulator and returned by ground names."""
+    simulator.reset()
+    for fluent, kind in simulator.rddl.state_ranges.items():
+        if kind == "real":
+            value = simulator.subs[fluent]
+            simulator.subs[fluent] = value + random.uniform(-1.0, 1.0, np.shape(value))
+    return ground(simulator.rddl, {fluent: simulator.subs[fluent] for fluent in simulator.rddl.state_fluents})
+
+
+def random_actions(simulator, steps, random):
+    """Rows of actions within their bounds, [steps, actions], and their names."""
+    names = list(simulator.grounded_noop_actions)
+    bounds = np.array([RDDLConstraints(simulator).bounds[name] for name in names])
+    return names, random.uniform(*np.clip(bounds, -REACH, REACH).T, size=(steps, len(names)))
+
+
+def expected(simulator, names, rows):
+    """What the reference sees and earns after each action."""
+    fluents = list(simulator.rddl.observ_fluents or simulator.rddl.state_fluents)
+    for row in rows:
+        action = simulator.prepare_actions_for_sim(dict(zip(names, map(float, row))))
+        _, reward, terminated = simulator.step(action)
+        observation = ground(simulator.rddl, {fluent: simulator.subs[fluent] for fluent in fluents})
+        yield [*observation.values(), reward, terminated]
+        if terminated:
+            return
+
+
+def worst_of_rollout(arguments, simulator, random, scratch):
+    """The largest difference in one episode, and its steps."""
+    state = start_state(simulator, random)
+    names, rows = random_actions(simulator, simulator.rddl.horizon, random)
+    (scratch / "state.json").write_text(json.dumps(state))
+    np.savetxt(scratch / "actions.csv", rows, delimiter=",", fmt="%.17g")
+    command = [arguments.binary, "rollout", arguments.task, "--actions", scratch / "actions.csv", "--state", scratch / "state.json"]
+    command += ["--set", "env.noise=false", "--out", scratch / "out.jsonl"]
+    subprocess.run(command, check=True)
+    ours = [[*line["observation"], line["reward"], line["terminated"]] for line in read_lines(scratch / "out.jsonl")[1:]]
+    theirs = list(expected(simulator, names, rows))
+    if len(ours) != len(theirs):
+        sys.exit(f"{arguments.task}: ours has {len(ours)} steps, pyRDDLGym {len(theirs)}")
+    pairs = [pair for mine, reference in zip(ours, theirs) for pair in zip(mine, reference, strict=True)]
+    return max(difference(*pair) for pair in pairs), len(theirs)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task")
+    parser.add_argument("domain")
+    parser.add_argument("instance")
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--starts", type=int, default=10)
+    arguments = parser.parse_args()
+    random = np.random.default_rng(0)
+    simulator = RDDLSimulator(load(arguments.domain, arguments.instance), rng=Noiseless())
+    with tempfile.TemporaryDirectory() as scratch:
+        results = [worst_of_rollout(arguments, simulator, random, pathlib.Path(scratch)) for _ in range(arguments.starts)]
+    worst = max(result[0] for result in results)
+    print(f"{arguments.task}: {sum(result[1] for result in results)} steps from {arguments.starts} starts, largest difference {worst:.1e}")
+    sys.exit(worst > TOLERANCE)
+
+
+if __name__ == "__main__":
+    main()
