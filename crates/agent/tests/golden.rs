@@ -13,7 +13,7 @@ use prudence_agent::trainer::Setup;
 use prudence_data::files::write_atomic;
 use prudence_data::{Episode, Rule};
 use prudence_env::random::stream;
-use prudence_env::{EnvSettings, MakeEnv as _, navigation};
+use prudence_env::{EnvSettings, MakeEnv as _, rddl};
 use prudence_nn::{Mlp, Scalar, gaussian};
 use prudence_safety::FitSettings;
 use prudence_safety::fit::initial_model;
@@ -190,7 +190,7 @@ fn the_multiplier_moves_as_projected_adam_does_in_pytorch() {
 #[ignore = "writes files into the folder named by PRUDENCE_TORCH"]
 fn write_files_for_torch() {
     let folder = PathBuf::from(std::env::var("PRUDENCE_TORCH").expect("PRUDENCE_TORCH names a folder"));
-    let env = EnvSettings::Navigation(navigation::Settings::default());
+    let env = EnvSettings::Rddl(rddl::Settings::builtin("navigation"));
     let spec = env.build().unwrap().spec().clone();
     let (s, a) = (spec.observation.dim(), spec.action.dim());
 

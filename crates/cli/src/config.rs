@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 /// The tasks that come with the program.
-pub const TASKS: &[(&str, &str)] = &[("navigation", include_str!("../../../tasks/navigation.toml"))];
+pub const TASKS: &[(&str, &str)] = &[
+    ("navigation", include_str!("../../../tasks/navigation.toml")),
+    ("hvac", include_str!("../../../tasks/hvac.toml")),
+];
 
 /// Everything a command can be told, resolved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -217,7 +220,7 @@ pub fn resolve(task: &str, files: &[std::path::PathBuf], sets: &[String]) -> any
     let names = || TASKS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let (mut table, origin) = match TASKS.iter().find(|(name, _)| *name == task) {
         Some((_, text)) => (text.parse::<Table>()?, format!("task {task}")),
-        None if Path::new(task).is_file() => (read_table(Path::new(task))?, task.to_owned()),
+        None if Path::new(task).is_file() => (read_task(Path::new(task))?, task.to_owned()),
         None => bail!("unknown task `{task}`: expected one of {}, or the path of a task file", names()),
     };
     let mut config: Config = table.clone().try_into().map_err(|e| anyhow!("{origin}: {e}"))?;
@@ -264,6 +267,18 @@ fn merge(base: &mut Table, over: Table) {
             (_, value) => drop(base.insert(key, value)),
         }
     }
+}
+
+/// A task file's table; files it names are relative to its folder.
+fn read_task(path: &Path) -> anyhow::Result<Table> {
+    let mut table = read_table(path)?;
+    if let Some(env) = table.get("env") {
+        let mut env: EnvSettings = env.clone().try_into().map_err(|e| anyhow!("{}: env: {e}", path.display()))?;
+        let folder = std::path::absolute(path).with_context(|| path.display().to_string())?;
+        env.relative_to(folder.parent().unwrap_or(Path::new("/")));
+        table.insert("env".into(), Value::try_from(env)?);
+    }
+    Ok(table)
 }
 
 fn read_table(path: &Path) -> anyhow::Result<Table> {

@@ -123,7 +123,7 @@ fn drawn_paths(config: &Config, outcome: &Outcome) -> anyhow::Result<Option<Figu
     let env = config.env.build()?;
     let (Some(scene), Some(last)) = (env.scene(), outcome.rounds.last()) else { return Ok(None) };
     let place = |name: &str| env.spec().signals.iter().position(|s| s == name);
-    let (Some(x), Some(y)) = (place("x"), place("y")) else { return Ok(None) };
+    let (Some(x), Some(y)) = (place(&scene.axes[0]), place(&scene.axes[1])) else { return Ok(None) };
     let width = env.spec().signals.len();
     let groups = config.run.algo.iter().map(|algorithm| {
         let agents = if algorithm.constraint().is_some() { &last.agents } else { &outcome.collectors };

@@ -189,8 +189,8 @@ fn spec_is_sound(make: Make<'_>, _: Chance) -> Outcome {
     ensure(names.len() == spec.signals.len(), || format!("a signal's name comes twice in {:?}", spec.signals))?;
     ensure(make().spec() == spec, || "two environments of one kind differ in their specs".into())?;
     if let Some(scene) = env.scene() {
-        for name in ["x", "y"] {
-            ensure(spec.signals.iter().any(|signal| signal == name), || format!("a scene, but no signal {name}"))?;
+        for name in &scene.axes {
+            ensure(spec.signals.contains(name), || format!("a scene, but no signal {name}"))?;
         }
         let [left, right, bottom, top] = scene.bounds;
         ensure(left < right && bottom < top, || format!("the scene's bounds are empty: {:?}", scene.bounds))?;

@@ -6,8 +6,8 @@
 //! [`EnvSettings`] is what a task file says of its environment.
 
 pub mod conformance;
-pub mod navigation;
 pub mod random;
+pub mod rddl;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,19 +52,25 @@ pub struct Step {
     pub truncated: bool,
 }
 
-/// A drawing of the task's plane, for reports: the signals `x` and `y` name the position.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// A drawing of the task's plane, for reports.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scene {
+    /// The signals that are the position in it, across and up.
+    pub axes: [String; 2],
     /// What the picture shows: left, right, bottom, top.
     pub bounds: [f64; 4],
     /// Marked areas.
+    #[serde(default)]
     pub zones: Vec<Zone>,
-    /// Where episodes start and where they should go, where there is such a place.
+    /// Places with a name, such as where episodes start and where they should go.
+    #[serde(default)]
     pub marks: Vec<(String, [f64; 2])>,
 }
 
 /// A marked area of a [`Scene`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Zone {
     /// Left, right, bottom, top.
     Rectangle([f64; 4]),
@@ -114,8 +120,8 @@ pub trait Env: Send {
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum EnvSettings {
-    /// See [`navigation`].
-    Navigation(navigation::Settings),
+    /// See [`rddl`].
+    Rddl(rddl::Settings),
 }
 
 /// Makes environments: training and tests each take their own. Implement it to bring a simulator of yours.
@@ -127,15 +133,26 @@ pub trait MakeEnv: Send + Sync {
     fn describe(&self) -> String;
 }
 
+impl EnvSettings {
+    /// Makes paths absolute that are relative to a task file's folder.
+    pub fn relative_to(&mut self, folder: &std::path::Path) {
+        match self {
+            Self::Rddl(settings) => settings.relative_to(folder),
+        }
+    }
+}
+
 impl MakeEnv for EnvSettings {
     fn build(&self) -> Result<Box<dyn Env>, Error> {
         match self {
-            Self::Navigation(settings) => Ok(Box::new(navigation::Navigation::new(settings)?)),
+            Self::Rddl(settings) => Ok(Box::new(rddl::Rddl::new(settings)?)),
         }
     }
 
     fn describe(&self) -> String {
-        format!("{self:?}")
+        match self {
+            Self::Rddl(settings) => settings.describe(),
+        }
     }
 }
 
@@ -169,6 +186,9 @@ pub enum Error {
     /// A state that this environment cannot take.
     #[error("state: {0}")]
     State(String),
+    /// What the simulator itself refuses, with the place in its text.
+    #[error("{0}")]
+    Simulator(String),
     /// A setting out of range.
     #[error("env.{key} = {value}: {expected}")]
     Setting {

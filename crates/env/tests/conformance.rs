@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prudence_env::conformance::{Chance, check};
-use prudence_env::navigation::{Navigation, Settings};
+use prudence_env::rddl::{Rddl, Settings};
 use prudence_env::{Env, Error, Scene, Spec, Step};
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ enum Fault {
 static SHARED: AtomicU64 = AtomicU64::new(0);
 
 struct Faulty {
-    inner: Navigation,
+    inner: Rddl,
     fault: Fault,
     spec: Spec,
     clock: usize,
@@ -43,10 +43,10 @@ struct Faulty {
 
 impl Faulty {
     fn new(fault: Fault) -> Self {
-        let inner = Navigation::new(&Settings::default()).unwrap();
+        let inner = Rddl::new(&Settings::builtin("navigation")).unwrap();
         let mut spec = inner.spec().clone();
         match fault {
-            Fault::DoubledName => spec.signals[1] = "x".into(),
+            Fault::DoubledName => spec.signals[1] = "location___x".into(),
             Fault::UnboundedAction => spec.action.high[0] = f64::INFINITY,
             Fault::MissingSignal => spec.signals.push("speed".into()),
             Fault::NarrowBox => spec.observation.high[0] = 1.5,
@@ -125,7 +125,7 @@ impl Env for Faulty {
             Fault::StaleSnapshot => {
                 // The place in the random stream is forgotten.
                 let mut stale = snapshot.to_vec();
-                if let Some(word) = stale.get_mut(25..41) {
+                if let Some(word) = stale.get_mut(10..26) {
                     word.fill(0);
                 }
                 self.inner.restore(&stale, observation)

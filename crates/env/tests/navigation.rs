@@ -1,17 +1,16 @@
-//! Navigation: dynamics, zones, reward, walls, settings, state.
+//! Navigation: the RDDL text's dynamics, zones, reward and walls against the geometry by hand.
 
+mod plane;
+
+use plane::{DISC_CENTRE, DISC_RADIUS, DISTANCE, GOAL, IN_DANGER, START, build, distance, in_danger};
 use proptest::collection::vec;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use prudence_env::conformance::{self, Chance};
-use prudence_env::navigation::{DISC_CENTRE, DISC_RADIUS, GOAL, Navigation, START, Settings, distance, in_danger};
-use prudence_env::{Env, EnvSettings, Error, MakeEnv as _, Zone};
+use prudence_env::rddl::Rddl;
+use prudence_env::{Env, Error};
 use serde_json::json;
 
-fn build(noise: bool, horizon: usize) -> Navigation {
-    Navigation::new(&Settings { noise, horizon }).unwrap()
-}
-
-fn still_at(x: f64, y: f64) -> Navigation {
+fn still_at(x: f64, y: f64) -> Rddl {
     let mut env = build(false, 20);
     let mut observation = [0.0; 2];
     env.reset(0, &mut observation).unwrap();
@@ -107,9 +106,9 @@ fn a_seeded_episode_is_pinned() {
     assert_eq!(
         places,
         [
-            [1.7245295832145802, 1.4954532984437217],
-            [2.9468577054417673, 1.9942910746503095],
-            [4.220583168032603, 2.452239120827836]
+            [1.8258393447439623, 1.5522877511637225],
+            [2.7721013481100965, 1.8748737384458913],
+            [3.7192184862206914, 2.374182267948334]
         ]
     );
 }
@@ -151,38 +150,46 @@ fn reward_is_of_the_location_before_the_move() {
     assert_eq!(env.step(&[0.0, 0.0], &mut at).unwrap().reward, -1.0);
 }
 
+/// Whether a move that ends at a place counts as danger, by the text.
+fn lands_in_danger(place: [f64; 2]) -> bool {
+    let (mut env, mut at) = (still_at(place[0], place[1]), [0.0; 2]);
+    env.step(&[0.0, 0.0], &mut at).unwrap();
+    assert_eq!(at, place);
+    env.signals()[IN_DANGER] == 1.0
+}
+
 #[test]
 fn zones_end_at_their_edges() {
     for x in [0.0, 1.0, 5.3, 10.0] {
         for (y, inside) in [(2.7, false), (2.7 + 1e-12, true), (3.0, true), (3.3 - 1e-12, true), (3.3, false)] {
-            assert_eq!(in_danger([x, y]), inside, "({x}, {y})");
+            assert_eq!(lands_in_danger([x, y]), inside, "({x}, {y})");
         }
     }
     let [x, y] = DISC_CENTRE;
     for k in 0..64 {
         let (sin, cos) = (f64::from(k) * std::f64::consts::TAU / 64.0).sin_cos();
         for (radius, inside) in [(0.0, true), (1.0, true), (DISC_RADIUS - 1e-9, true), (DISC_RADIUS + 1e-9, false)] {
-            assert_eq!(in_danger([x + radius * cos, y + radius * sin]), inside, "radius {radius}, angle {k}/64");
+            let place = [x + radius * cos, y + radius * sin];
+            assert_eq!(lands_in_danger(place), inside, "radius {radius}, angle {k}/64");
+            assert_eq!(in_danger(place), inside, "by hand: radius {radius}, angle {k}/64");
         }
     }
-    assert!(![START, GOAL, [0.0, 0.0], [5.0, 3.5], [5.0, 2.0]].into_iter().any(in_danger));
+    assert!(![START, GOAL, [0.0, 0.0], [5.0, 3.5], [5.0, 2.0]].into_iter().any(lands_in_danger));
 }
 
 #[test]
 fn signals_are_read_after_the_step() {
     let (mut env, mut at) = (still_at(4.0, 2.0), [0.0; 2]);
-    assert_eq!(env.signals(), [4.0, 2.0, 0.0, distance(GOAL, [4.0, 2.0])]);
-    env.step(&[0.0, 1.0], &mut at).unwrap();
-    assert_eq!(env.signals(), [4.0, 3.0, 1.0, distance(GOAL, [4.0, 3.0])]);
-    env.step(&[0.0, 1.0], &mut at).unwrap();
-    assert_eq!(env.signals(), [4.0, 4.0, 0.0, distance(GOAL, [4.0, 4.0])]);
-}
-
-#[test]
-fn scene_shows_zones_start_and_goal() {
-    let scene = build(true, 20).scene().unwrap();
-    assert_eq!(scene.zones, [Zone::Rectangle([0.0, 10.0, 2.7, 3.3]), Zone::Disc([5.3, 5.9], 1.5)]);
-    assert_eq!(scene.marks, [("start".to_string(), [1.0, 1.0]), ("goal".to_string(), [8.0, 9.0])]);
+    assert_eq!(
+        env.spec().signals,
+        ["location___x", "location___y", "landing___x", "landing___y", "in_danger", "distance"]
+    );
+    for y in [3.0, 4.0] {
+        env.step(&[0.0, 1.0], &mut at).unwrap();
+        assert_eq!(env.signals()[..IN_DANGER], [4.0, y, 4.0, y]);
+        assert_eq!(env.signals()[IN_DANGER] == 1.0, in_danger([4.0, y]));
+        assert_eq!(env.signals()[DISTANCE], distance(GOAL, [4.0, y]));
+    }
 }
 
 #[test]
@@ -196,9 +203,9 @@ fn state_errors_name_the_key_and_what_is_accepted() {
     assert_eq!(refuse(json!({ "location___x": 1 })), "state: location___y is missing; give a number from 0 to 10");
     assert_eq!(
         refuse(json!({ "location___x": 1, "location___y": 1, "z": 0 })),
-        "state: \"z\" is not a key of it; the keys are location___x and location___y"
+        "state: \"z\" is not a key of it; the keys are location___x, location___y"
     );
-    assert_eq!(refuse(json!([1, 2])), "state: [1,2] is not an object with the keys location___x and location___y");
+    assert_eq!(refuse(json!([1, 2])), "state: [1,2] is not an object with the keys location___x, location___y");
 }
 
 #[test]
@@ -226,29 +233,10 @@ fn foreign_snapshots_are_refused() {
         bad[at..at + bytes.len()].copy_from_slice(bytes);
         env.restore(&bad, &mut [0.0; 2]).unwrap_err().to_string()
     };
-    assert!(refuse(0, &[2]).contains("version 2, expected 1"));
-    assert!(refuse(1, &21u64.to_le_bytes()).contains("step 21 is past the horizon of 20"));
-    assert!(refuse(9, &f64::NAN.to_le_bytes()).contains("outside the plane"));
-    assert!(refuse(17, &10.5f64.to_le_bytes()).contains("outside the plane"));
-}
-
-#[test]
-fn settings_read_and_write_and_refuse() {
-    let read = |text: &str| serde_json::from_str::<EnvSettings>(text);
-    let default = EnvSettings::Navigation(Settings::default());
-    assert_eq!(read(r#"{"kind": "navigation"}"#).unwrap(), default);
-    assert_eq!(
-        read(r#"{"noise": false, "kind": "navigation", "horizon": 7}"#).unwrap(),
-        EnvSettings::Navigation(Settings { noise: false, horizon: 7 })
-    );
-    assert_eq!(serde_json::to_value(&default).unwrap(), json!({ "kind": "navigation", "noise": true, "horizon": 20 }));
-    assert!(read(r#"{"kind": "navigation", "nose": false}"#).unwrap_err().to_string().contains("unknown field `nose`"));
-    assert!(read(r#"{"kind": "navigations"}"#).unwrap_err().to_string().contains("unknown variant `navigations`"));
-    assert!(read(r#"{"noise": false}"#).unwrap_err().to_string().contains("missing field `kind`"));
-    assert!(read(r#"{"kind": "navigation", "horizon": -1}"#).is_err());
-    assert_eq!(default.build().unwrap().spec().horizon, 20);
-    let none = EnvSettings::Navigation(Settings { horizon: 0, ..Settings::default() }).build().err();
-    assert_eq!(none.map(|error| error.to_string()).unwrap(), "env.horizon = 0: a whole number of at least 1");
+    assert!(refuse(0, &[1]).contains("version 1, expected 2"));
+    assert!(refuse(2, &21u64.to_le_bytes()).contains("step 21 is past the horizon of 20"));
+    assert!(refuse(58, &f64::NAN.to_le_bytes()).contains("location___x is NaN"));
+    assert!(refuse(66, &10.5f64.to_le_bytes()).contains("location___y is 10.5"));
     assert!(matches!(build(true, 1).step(&[0.0; 2], &mut [0.0; 2]), Err(Error::Over)));
 }
 
@@ -267,8 +255,8 @@ proptest! {
     fn no_bytes_make_restore_panic(mut bytes in vec(any::<u8>(), 0..100), known: bool) {
         let mut env = build(true, 20);
         if known && !bytes.is_empty() {
-            bytes.resize(73, 0);
-            bytes[0] = 1;
+            bytes.resize(58 + 8 * 6, 0);
+            bytes[0] = 2;
         }
         let before = env.snapshot();
         if env.restore(&bytes, &mut [0.0; 2]).is_err() {

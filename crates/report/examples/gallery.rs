@@ -6,9 +6,8 @@ use std::error::Error;
 use std::io::Write as _;
 use std::path::Path as FilePath;
 
-use prudence_env::Env as _;
-use prudence_env::navigation::{Navigation, START, Settings, in_danger};
 use prudence_env::random::{Stream, stream};
+use prudence_env::{Scene, Zone};
 use prudence_report::figure::{self, Curve, MultiplierCurve, Path};
 use prudence_report::html::Report;
 use prudence_report::records::{AlgoResult, Evaluation, Judgement, Reference, Round, SafetyModel, SeedResult};
@@ -17,6 +16,10 @@ use rand_chacha::rand_core::Rng as _;
 const ALGOS: [&str; 4] = ["sac", "safesac-h", "safesac-noh", "safesac-nonlb"];
 /// Per algorithm: last return, last safe share.
 const ENDS: [(f64, f64); 4] = [(-51.6, 0.03), (-67.0, 0.955), (-76.5, 0.86), (-70.4, 0.915)];
+
+const START: [f64; 2] = [1.0, 1.0];
+const DISC: [f64; 2] = [5.3, 5.9];
+const RADIUS: f64 = 1.5;
 
 fn uniform(random: &mut Stream) -> f64 {
     (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
@@ -33,7 +36,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(folder)?;
 
     let evaluation = evaluation(10);
-    let scene = Navigation::new(&Settings::default())?.scene().unwrap_or_default();
+    let scene = Scene {
+        bounds: [0.0, 10.0, 0.0, 10.0],
+        zones: vec![Zone::Disc(DISC, RADIUS)],
+        marks: vec![("start".into(), START)],
+        ..Scene::default()
+    };
     let held_out = predictions(400, 0.12, 1.0);
     let own = predictions(300, 0.8, 0.6);
     let series = [("held-out episodes".to_owned(), held_out), ("the agents' own episodes".to_owned(), own)];
@@ -165,7 +173,7 @@ fn groups() -> Vec<(String, Vec<Path>)> {
             let off = bend * (std::f64::consts::PI * t).sin();
             let mean = [START[0] + 7.0 * t + off, START[1] + 8.0 * t - 0.5 * off];
             let place = mean.map(|c| (c + 0.15 * noise(&mut random)).clamp(0.0, 10.0));
-            let danger = in_danger(place);
+            let danger = (place[0] - DISC[0]).hypot(place[1] - DISC[1]) < RADIUS;
             dangers += u32::from(danger);
             path.safe = dangers <= 1;
             path.blame.push(match dangers {

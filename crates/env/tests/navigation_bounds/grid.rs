@@ -1,6 +1,6 @@
 //! Navigation on a grid: cells, moves, and where a move lands.
 
-use prudence_env::navigation::{GOAL, NOISE_VARIANCE, SIDE, START, STRIP, distance, in_danger};
+use crate::plane::{GOAL, NOISE_VARIANCE, SIDE, START, STRIP, distance, in_danger};
 
 /// Cells handled together; rows are padded to a multiple.
 pub const LANES: usize = 20;

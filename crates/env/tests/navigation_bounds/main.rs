@@ -7,6 +7,8 @@
 mod blind;
 mod grid;
 mod plan;
+#[path = "../plane/mod.rs"]
+mod plane;
 
 use grid::Model;
 use plan::{Free, Outcome, Plan};

@@ -1,7 +1,7 @@
 //! Best plans by dynamic programming, and what they give on the grid and in the environment.
 
+use crate::plane::{IN_DANGER, NOISE_VARIANCE, START, build};
 use prudence_env::Env as _;
-use prudence_env::navigation::{NOISE_VARIANCE, Navigation, START, Settings};
 
 use crate::grid::{HORIZON, LANES, Model};
 
@@ -136,7 +136,7 @@ impl Model {
 
     /// The plan in the true environment, each location taken to its cell: outcome and its standard errors.
     pub fn simulate(&self, plan: &Plan, episodes: u64) -> (Outcome, Outcome) {
-        let mut env = Navigation::new(&Settings::default()).unwrap();
+        let mut env = build(true, HORIZON);
         let mut at = [0.0; 2];
         let (mut sum, mut squares, mut safe) = (0.0, 0.0, 0.0);
         for seed in 0..episodes {
@@ -145,7 +145,7 @@ impl Model {
             for table in &plan.table {
                 let action = table[count.min(plan.allowed + 1)][self.cell(at)];
                 total += env.step(&self.action(action), &mut at).unwrap().reward;
-                count += usize::from(env.signals()[2] == 1.0);
+                count += usize::from(env.signals()[IN_DANGER] == 1.0);
             }
             sum += total;
             squares += total * total;

@@ -1,0 +1,425 @@
+//! Any RDDL domain whose actions are real and bounded, as an environment.
+//!
+//! | what          | is                                                                                            |
+//! |---------------|-----------------------------------------------------------------------------------------------|
+//! | observation   | the state-fluents, in the order of the text and row-major in their objects; bools are 0 and 1 |
+//! | its bounds    | what the state-invariants give, else infinite                                                 |
+//! | action        | the action-fluents, in the same order, with the bounds of the action-preconditions            |
+//! | signals       | state-fluents after the step, then the step's intermediate and derived ones, by ground name   |
+//! | episode's end | a termination condition, or the horizon                                                       |
+//!
+//! A ground name is pyRDDLGym's, `fluent___object__object`; rules know no `-` in a name, so signals have `_` for it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use prudence_rddl::{Ground, Kind, Noiseless, Program, Random, Range, Simulator, Source};
+use rand_chacha::rand_core::SeedableRng as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::random::{self, Stream};
+use crate::{BoxSpace, Env, Error, Scene, Spec, Step, check_finite, check_length};
+
+/// The texts that come with the program, by the name that follows [`BUILTIN`].
+const TEXTS: &[(&str, &str)] = &[
+    ("navigation.rddl", include_str!("../../../tasks/rddl/navigation.rddl")),
+    ("navigation-instance.rddl", include_str!("../../../tasks/rddl/navigation-instance.rddl")),
+    ("hvac.rddl", include_str!("../../../tasks/rddl/hvac.rddl")),
+    ("hvac-instance.rddl", include_str!("../../../tasks/rddl/hvac-instance.rddl")),
+];
+
+/// What a text of the program's own begins with, where else a path stands.
+pub const BUILTIN: &str = "builtin:";
+
+/// What a task file may set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The file of the domain, or `builtin:NAME`.
+    pub domain: String,
+    /// The file of the instance and its non-fluents, or `builtin:NAME`.
+    pub instance: String,
+    /// Whether there is chance; without, every Normal gives its mean.
+    #[serde(default = "yes")]
+    pub noise: bool,
+    /// Steps in an episode, where not the instance's horizon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub horizon: Option<usize>,
+    /// The plane to draw paths in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scene: Option<Scene>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Settings {
+    /// A domain that comes with the program: `navigation` or `hvac`.
+    pub fn builtin(name: &str) -> Self {
+        Self {
+            domain: format!("{BUILTIN}{name}.rddl"),
+            instance: format!("{BUILTIN}{name}-instance.rddl"),
+            noise: true,
+            horizon: None,
+            scene: None,
+        }
+    }
+
+    /// Makes paths absolute that are relative to a task file's folder.
+    pub fn relative_to(&mut self, folder: &Path) {
+        for file in [&mut self.domain, &mut self.instance] {
+            if !file.starts_with(BUILTIN) {
+                *file = folder.join(&*file).to_string_lossy().into_owned();
+            }
+        }
+    }
+
+    /// Everything the environment depends on, texts included.
+    pub(crate) fn describe(&self) -> String {
+        let text = |file: &str| source("", file).map_or_else(|error| error.to_string(), |source| source.text);
+        format!("{self:?}\n{}\n{}", text(&self.domain), text(&self.instance))
+    }
+}
+
+/// Largest file that is read: a domain is written by hand, an instance perhaps by a program.
+const MOST_BYTES: u64 = 16 << 20;
+
+fn source(key: &str, file: &str) -> Result<Source, Error> {
+    let refuse = |expected: String| Error::Setting { key: key.to_owned(), value: format!("{file:?}"), expected };
+    if let Some(name) = file.strip_prefix(BUILTIN) {
+        let found = TEXTS.iter().find(|(known, _)| *known == name);
+        let names = || TEXTS.iter().map(|(name, _)| format!("{BUILTIN}{name}")).collect::<Vec<_>>().join(", ");
+        let (_, text) = found.ok_or_else(|| refuse(format!("no text of that name; there are {}", names())))?;
+        return Ok(Source { name: file.to_owned(), text: (*text).to_owned() });
+    }
+    let size = std::fs::metadata(file).map_err(|e| refuse(format!("cannot read the file: {e}")))?;
+    if !size.is_file() || size.len() > MOST_BYTES {
+        return Err(refuse(format!("expected a file of at most {MOST_BYTES} bytes")));
+    }
+    let bytes = std::fs::read(file).map_err(|e| refuse(format!("cannot read the file: {e}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| refuse("not UTF-8 text".to_owned()))?;
+    Ok(Source { name: file.to_owned(), text })
+}
+
+/// A domain with an instance; see the module's text.
+pub struct Rddl {
+    simulator: Simulator,
+    spec: Spec,
+    states: Vec<Ground>,
+    /// Where the signals are among the simulator's values.
+    places: Vec<usize>,
+    signals: Vec<f64>,
+    /// The action of a step, clipped.
+    action: Vec<f64>,
+    scene: Option<Scene>,
+    noise: bool,
+    over: bool,
+    draws: Random<Stream>,
+}
+
+impl Rddl {
+    /// Reads and compiles the texts; the episode is over until the first reset.
+    pub fn new(settings: &Settings) -> Result<Self, Error> {
+        let mut sources = vec![source("domain", &settings.domain)?];
+        if settings.instance != settings.domain {
+            sources.push(source("instance", &settings.instance)?);
+        }
+        let program = Program::load(&sources).map_err(|error| Error::Simulator(error.to_string()))?;
+        if !settings.noise {
+            program.check_noiseless().map_err(|error| Error::Setting {
+                key: "noise".into(),
+                value: "false".into(),
+                expected: error.to_string(),
+            })?;
+        }
+        let states = program.ground(Kind::State);
+        let signals: Vec<Ground> =
+            [Kind::State, Kind::Interm, Kind::Derived].into_iter().flat_map(|kind| program.ground(kind)).collect();
+        let spec = Spec {
+            observation: observation_space(&program, &states)?,
+            action: action_space(&program)?,
+            signals: signals.iter().map(|ground| ground.name.replace('-', "_")).collect(),
+            horizon: horizon(&program, settings)?,
+        };
+        check_scene(settings.scene.as_ref(), &spec.signals)?;
+        let mut env = Self {
+            simulator: Simulator::new(Arc::new(program)),
+            places: signals.iter().map(|ground| ground.slot).collect(),
+            signals: vec![0.0; signals.len()],
+            action: vec![0.0; spec.action.dim()],
+            spec,
+            states,
+            scene: settings.scene.clone(),
+            noise: settings.noise,
+            over: true,
+            draws: Random(episode_stream(0)),
+        };
+        env.read_signals();
+        Ok(env)
+    }
+
+    fn read_signals(&mut self) {
+        let values = self.simulator.values();
+        for (signal, place) in self.signals.iter_mut().zip(&self.places) {
+            *signal = values[*place];
+        }
+    }
+
+    fn observe(&self, observation: &mut [f64]) {
+        observation.copy_from_slice(self.simulator.state());
+    }
+}
+
+/// Refuses an action that no policy of ours can choose.
+fn action_space(program: &Program) -> Result<BoxSpace, Error> {
+    let actions = program.ground(Kind::Action);
+    let refuse = |name: &str, why: &str| Err(Error::Simulator(format!("{}: action `{name}` {why}", program.domain())));
+    for action in &actions {
+        if action.range != Range::Real {
+            return refuse(
+                &action.name,
+                "is not real: only domains whose actions are all real can be environments \
+                 (`prudence rddl simulate` runs the others)",
+            );
+        }
+        let (low, high) = action.bounds;
+        if !low.is_finite() || !high.is_finite() {
+            return refuse(
+                &action.name,
+                &format!(
+                    "has the bounds {low} and {high}: give it finite ones by action-preconditions, such as \
+                     forall_{{?x : type}} [a(?x) >= -1.0] and forall_{{?x : type}} [a(?x) <= 1.0]"
+                ),
+            );
+        }
+        if low >= high {
+            return refuse(&action.name, &format!("has no room between its bounds {low} and {high}"));
+        }
+    }
+    let Some(first) = actions.first() else {
+        return Err(Error::Simulator(format!("{}: it has no action-fluents", program.domain())));
+    };
+    if program.max_nondef_actions().is_some_and(|most| most < actions.len() as u64) {
+        return refuse(&first.name, "and the others cannot all be taken: max-nondef-actions is less than their number");
+    }
+    let (low, high) = actions.iter().map(|action| action.bounds).unzip();
+    Ok(BoxSpace { low, high })
+}
+
+fn observation_space(program: &Program, states: &[Ground]) -> Result<BoxSpace, Error> {
+    let refuse = |why: &str| Err(Error::Simulator(format!("{}: {why}", program.domain())));
+    if let Some(observed) = program.ground(Kind::Observ).first() {
+        return refuse(&format!(
+            "`{}` is an observation-fluent; only domains whose state is observed can be environments",
+            observed.name
+        ));
+    }
+    if states.is_empty() {
+        return refuse("it has no state-fluents to observe");
+    }
+    let (low, high) = states.iter().map(|state| state.bounds).unzip();
+    Ok(BoxSpace { low, high })
+}
+
+fn horizon(program: &Program, settings: &Settings) -> Result<usize, Error> {
+    let refuse =
+        |value: String, expected: &str| Error::Setting { key: "horizon".into(), value, expected: expected.to_owned() };
+    let steps = match settings.horizon {
+        Some(steps) => steps,
+        None => program.horizon().and_then(|steps| usize::try_from(steps).ok()).ok_or_else(|| {
+            refuse("none".into(), "the instance gives no horizon: set one, a whole number of at least 1")
+        })?,
+    };
+    match steps {
+        1..=1_000_000 => Ok(steps),
+        _ => Err(refuse(steps.to_string(), "a whole number from 1 to 1000000")),
+    }
+}
+
+fn check_scene(scene: Option<&Scene>, signals: &[String]) -> Result<(), Error> {
+    let Some(scene) = scene else { return Ok(()) };
+    let refuse = |key: &str, value: String, expected: String| {
+        Err(Error::Setting { key: format!("scene.{key}"), value, expected })
+    };
+    if let Some(axis) = scene.axes.iter().find(|axis| !signals.contains(axis)) {
+        return refuse("axes", format!("{axis:?}"), format!("expected one of the signals {}", signals.join(", ")));
+    }
+    let [left, right, bottom, top] = scene.bounds;
+    if !(left < right && bottom < top && scene.bounds.iter().all(|bound| bound.is_finite())) {
+        return refuse("bounds", format!("{:?}", scene.bounds), "expected left, right, bottom, top".to_owned());
+    }
+    Ok(())
+}
+
+fn episode_stream(seed: u64) -> Stream {
+    random::stream(seed, "rddl", 0)
+}
+
+impl Env for Rddl {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn reset(&mut self, seed: u64, observation: &mut [f64]) -> Result<(), Error> {
+        check_length("observation", observation, self.states.len())?;
+        self.simulator.reset();
+        self.draws = Random(episode_stream(seed));
+        self.over = false;
+        self.read_signals();
+        self.observe(observation);
+        Ok(())
+    }
+
+    fn step(&mut self, action: &[f64], observation: &mut [f64]) -> Result<Step, Error> {
+        check_length("action", action, self.action.len())?;
+        check_length("observation", observation, self.states.len())?;
+        check_finite("action", action)?;
+        if self.over {
+            return Err(Error::Over);
+        }
+        let space = &self.spec.action;
+        for (i, clipped) in self.action.iter_mut().enumerate() {
+            *clipped = action[i].clamp(space.low[i], space.high[i]);
+        }
+        let step = match self.noise {
+            true => self.simulator.step(&self.action, &mut self.draws),
+            false => self.simulator.step(&self.action, &mut Noiseless),
+        };
+        let step = step.map_err(|error| Error::Simulator(error.to_string()))?;
+        if let Some(at) = self.simulator.state().iter().position(|value| !value.is_finite()) {
+            let (name, value) = (&self.states[at].name, self.simulator.state()[at]);
+            return Err(Error::Simulator(format!("step {}: {name} became {value}", self.simulator.steps())));
+        }
+        self.read_signals();
+        self.observe(observation);
+        let truncated = self.simulator.steps() >= self.spec.horizon as u64;
+        self.over = step.terminated || truncated;
+        Ok(Step { reward: step.reward, terminated: step.terminated, truncated: truncated && !step.terminated })
+    }
+
+    fn signals(&self) -> &[f64] {
+        &self.signals
+    }
+
+    fn state(&self) -> Value {
+        let program = self.simulator.program();
+        let value = |ground: &Ground, value: f64| match ground.range {
+            Range::Bool => json!(value != 0.0),
+            Range::Int => json!(value as i64),
+            Range::Real => json!(value),
+            Range::Object(of) => json!(program.objects(of).get(value as usize)),
+        };
+        let pairs = self.states.iter().zip(self.simulator.state());
+        Value::Object(pairs.map(|(ground, x)| (ground.name.clone(), value(ground, *x))).collect())
+    }
+
+    fn set_state(&mut self, state: &Value, observation: &mut [f64]) -> Result<(), Error> {
+        check_length("observation", observation, self.states.len())?;
+        let values = parse_state(self.simulator.program(), &self.states, state)?;
+        self.simulator.reset();
+        self.simulator.set_state(&values).map_err(|error| Error::State(error.to_string()))?;
+        self.over = false;
+        self.read_signals();
+        self.observe(observation);
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Option<Vec<u8>> {
+        let mut bytes = vec![SNAPSHOT_VERSION, u8::from(self.over)];
+        bytes.extend(self.simulator.steps().to_le_bytes());
+        bytes.extend(self.draws.0.get_word_pos().to_le_bytes());
+        bytes.extend(self.draws.0.get_seed());
+        bytes.extend(self.signals.iter().flat_map(|value| value.to_le_bytes()));
+        Some(bytes)
+    }
+
+    fn restore(&mut self, snapshot: &[u8], observation: &mut [f64]) -> Result<(), Error> {
+        check_length("observation", observation, self.states.len())?;
+        let refuse = |why: String| Error::State(format!("not a snapshot of this environment: {why}"));
+        let count = self.signals.len();
+        let expected = SNAPSHOT_HEAD + 8 * count;
+        let parts = snapshot.split_at_checked(SNAPSHOT_HEAD).filter(|(_, values)| values.len() == 8 * count);
+        let Some((mut head, values)) = parts else {
+            return Err(refuse(format!("{} bytes, expected {expected}", snapshot.len())));
+        };
+        let ([version], [over]) = (take(&mut head), take(&mut head));
+        if version != SNAPSHOT_VERSION || over > 1 {
+            return Err(refuse(format!("version {version}, expected {SNAPSHOT_VERSION}")));
+        }
+        let steps = u64::from_le_bytes(take(&mut head));
+        if steps > self.spec.horizon as u64 {
+            return Err(refuse(format!("step {steps} is past the horizon of {}", self.spec.horizon)));
+        }
+        let word = u128::from_le_bytes(take(&mut head));
+        let mut stream = Stream::from_seed(take(&mut head));
+        stream.set_word_pos(word);
+        let values: Vec<f64> = values.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
+        let state = &values[..self.states.len()]; // the first signals
+        if let Some((ground, value)) = self.states.iter().zip(state).find(|(ground, value)| !within(ground, **value)) {
+            return Err(refuse(format!("{} is {value}", ground.name)));
+        }
+        self.simulator.set_state(state).map_err(|error| refuse(error.to_string()))?;
+        self.simulator.set_steps(steps);
+        self.draws = Random(stream);
+        self.over = over == 1;
+        self.observe(observation);
+        self.signals = values;
+        Ok(())
+    }
+
+    fn scene(&self) -> Option<Scene> {
+        self.scene.clone()
+    }
+}
+
+fn within(ground: &Ground, value: f64) -> bool {
+    value.is_finite() && ground.bounds.0 <= value && value <= ground.bounds.1
+}
+
+/// One value a state-fluent, in their order.
+fn parse_state(program: &Program, states: &[Ground], state: &Value) -> Result<Vec<f64>, Error> {
+    let names = || states.iter().map(|ground| ground.name.as_str()).collect::<Vec<_>>().join(", ");
+    let Value::Object(map) = state else {
+        return Err(Error::State(format!("{state} is not an object with the keys {}", names())));
+    };
+    if let Some(key) = map.keys().find(|key| !states.iter().any(|ground| ground.name == **key)) {
+        return Err(Error::State(format!("{key:?} is not a key of it; the keys are {}", names())));
+    }
+    states.iter().map(|ground| parse_value(program, ground, map)).collect()
+}
+
+fn parse_value(program: &Program, ground: &Ground, map: &Map<String, Value>) -> Result<f64, Error> {
+    let name = &ground.name;
+    let (low, high) = ground.bounds;
+    let (value, expected) = match ground.range {
+        Range::Bool => (map.get(name).and_then(Value::as_bool).map(f64::from), "true or false".to_owned()),
+        Range::Int => {
+            let whole = map.get(name).and_then(Value::as_i64).map(|value| value as f64);
+            (whole, format!("a whole number from {low} to {high}"))
+        }
+        Range::Real => (map.get(name).and_then(Value::as_f64), format!("a number from {low} to {high}")),
+        Range::Object(of) => {
+            let text = map.get(name).and_then(Value::as_str);
+            let place = text.and_then(|text| program.objects(of).iter().position(|object| object == text));
+            (place.map(|place| place as f64), format!("one of {}", program.objects(of).join(", ")))
+        }
+    };
+    match (map.get(name), value.filter(|value| within(ground, *value))) {
+        (_, Some(value)) => Ok(value),
+        (Some(given), None) => Err(Error::State(format!("{name} = {given}: it must be {expected}"))),
+        (None, None) => Err(Error::State(format!("{name} is missing; give {expected}"))),
+    }
+}
+
+const SNAPSHOT_VERSION: u8 = 2;
+/// Version, whether the episode is over, steps, position in the stream, the stream's key; the signals follow.
+const SNAPSHOT_HEAD: usize = 1 + 1 + 8 + 16 + 32;
+
+/// The next bytes of a head whose length was checked.
+fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
+    let Some((head, tail)) = bytes.split_first_chunk::<N>() else { return [0; N] };
+    *bytes = tail;
+    *head
+}
