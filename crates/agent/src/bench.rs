@@ -1,6 +1,7 @@
 //! How fast an update is, and how fast it could be.
 
 use prudence_env::random::stream;
+use prudence_env::{Env, Error};
 use prudence_nn::kernels::{View, matmul};
 use prudence_nn::{Mlp, gaussian};
 use prudence_safety::FitSettings;
@@ -153,4 +154,43 @@ pub fn act(hidden: usize, seconds: f64) -> ActBench {
     }
     let per_second = n as f64 / watch.seconds();
     ActBench { bench: "act", hidden, per_second, microseconds: 1e6 / per_second }
+}
+
+/// One line of `bench env`.
+#[derive(Clone, Debug, Serialize)]
+pub struct EnvBench {
+    /// Always `env`.
+    pub bench: &'static str,
+    /// The task's name.
+    pub task: String,
+    /// Steps a second on one core, resets included.
+    pub per_second: f64,
+    /// Microseconds a step.
+    pub microseconds: f64,
+}
+
+/// Times an environment under random actions, drawn beforehand.
+pub fn env(task: &str, env: &mut dyn Env, seconds: f64) -> Result<EnvBench, Error> {
+    let space = env.spec().action.clone();
+    let mut rng = stream(0, "bench", 0);
+    let mut draw = |(low, high): (&f64, &f64)| rand::RngExt::random_range(&mut rng, *low..=*high);
+    let actions: Vec<f64> =
+        (0..1000).flat_map(|_| space.low.iter().zip(&space.high).map(&mut draw).collect::<Vec<_>>()).collect();
+    let mut observation = vec![0.0; env.spec().observation.dim()];
+    let (mut steps, mut episodes) = (0u64, 0);
+    let mut over = true;
+    let watch = Stopwatch::start();
+    while watch.seconds() < seconds {
+        for action in actions.chunks_exact(space.dim()) {
+            if over {
+                env.reset(episodes, &mut observation)?;
+                episodes += 1;
+            }
+            let step = env.step(action, &mut observation)?;
+            over = step.terminated || step.truncated;
+        }
+        steps += 1000;
+    }
+    let per_second = steps as f64 / watch.seconds();
+    Ok(EnvBench { bench: "env", task: task.to_owned(), per_second, microseconds: 1e6 / per_second })
 }

@@ -384,6 +384,22 @@ pub enum BenchCommand {
         #[arg(long)]
         json: bool,
     },
+    /// One step of a task's environment, under random actions
+    #[command(after_help = "Example:\n  prudence bench env --task hvac")]
+    Env {
+        /// The task: a name or a task file
+        #[arg(long, default_value = "navigation")]
+        task: String,
+        /// Set a value, e.g. env.noise=false (repeatable; over --config)
+        #[arg(long, value_name = "SECTION.KEY=VALUE")]
+        set: Vec<String>,
+        /// A TOML file with settings over the task's own (repeatable)
+        #[arg(long, value_name = "FILE")]
+        config: Vec<PathBuf>,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// One step of acting: the policy and the safety model at a batch of one
     #[command(after_help = "Example:\n  prudence bench act --hidden 256")]
     Act {

@@ -1,9 +1,11 @@
 //! `prudence bench`.
 
 use prudence_agent::bench;
+use prudence_env::MakeEnv as _;
 
 use super::{print_json, print_table};
 use crate::args::BenchCommand;
+use crate::config;
 
 /// About this long on each measurement.
 const SECONDS: f64 = 3.0;
@@ -47,6 +49,15 @@ pub fn bench(command: BenchCommand) -> anyhow::Result<()> {
                 format!("{:.1}", line.microseconds),
             ];
             print_table(&["hidden", "steps/s", "microseconds"], vec![row]);
+        }
+        BenchCommand::Env { task, set, config, json } => {
+            let config = config::resolve(&task, &config, &set)?;
+            let line = bench::env(&config.name, &mut *config.env.build()?, SECONDS)?;
+            if json {
+                return print_json(&[line]);
+            }
+            let row = vec![line.task, format!("{:.0}", line.per_second), format!("{:.3}", line.microseconds)];
+            print_table(&["task", "steps/s", "microseconds"], vec![row]);
         }
     }
     Ok(())
