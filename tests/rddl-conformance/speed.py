@@ -58,7 +58,7 @@ def cpu_seconds(command):
 
 def our_side(binary, task):
     """Steps per CPU-second of our binary."""
-    command = [binary, "rddl", "simulate", *texts(task), "--out", os.devnull, "--steps"]
+    command = [binary, "rddl", "simulate", *texts(task), "--steps"]
     return (LONG - SHORT) / (cpu_seconds([*command, str(LONG)]) - cpu_seconds([*command, str(SHORT)]))
 
 
