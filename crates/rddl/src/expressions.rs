@@ -13,6 +13,9 @@ use crate::source::{Fault, Span, suggest};
 /// (which a long chain of operators makes, too).
 const MAX_DEPTH: u32 = 150;
 const MAX_HEIGHT: u32 = 1000;
+/// And against those that are meant to exhaust memory.
+const MAX_NODES: usize = 1_000_000;
+const MAX_BINDINGS: usize = 32;
 
 /// Operators from the loosest to the tightest.
 const LEVELS: [&[(&str, Binary)]; 7] = [
@@ -243,6 +246,9 @@ impl Parser<'_> {
             Ok(Binding { variable, of: p.name("a type")? })
         })?;
         self.close("}")?;
+        if bindings.len() > MAX_BINDINGS {
+            return Err(Fault::at(name.span, format!("more than {MAX_BINDINGS} variables")));
+        }
         let body = Box::new(self.expr()?);
         if let Some((_, aggregate)) = AGGREGATES.iter().find(|(known, _)| *known == name.text) {
             return Ok(ExprKind::Aggregate(*aggregate, bindings, body));
@@ -262,7 +268,7 @@ impl Parser<'_> {
         if self.is(symbol) { self.advance() } else { self.unexpected(&format!("an operator or `{symbol}`")) }
     }
 
-    fn node(&self, kind: ExprKind, span: Span) -> Parsed<Expr> {
+    fn node(&mut self, kind: ExprKind, span: Span) -> Parsed<Expr> {
         let tallest = |exprs: &[Expr]| exprs.iter().map(|e| e.height).max().unwrap_or(0);
         let below = match &kind {
             ExprKind::Bool(_) | ExprKind::Integer(_) | ExprKind::Real(_) => 0,
@@ -279,6 +285,10 @@ impl Parser<'_> {
             }
             ExprKind::Discrete { cases, .. } => cases.iter().map(|(_, e)| e.height).max().unwrap_or(0),
         };
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(Fault::at(span, format!("more than {MAX_NODES} operands and operators in this text")));
+        }
         if below >= MAX_HEIGHT {
             let message =
                 format!("this expression is more than {MAX_HEIGHT} levels tall; break it with interm-fluents");

@@ -209,6 +209,9 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
 
 /// Where the regularised incomplete beta function is `u`.
 pub(crate) fn beta_inverse(a: f64, b: f64, u: f64) -> f64 {
+    if u <= 0.0 {
+        return 0.0;
+    }
     let log_beta = ln_gamma(a) + ln_gamma(b) - ln_gamma(a + b);
     let guess = ((u.ln() + a.ln() + log_beta) / a).exp().clamp(1e-300, 0.5);
     let log_density = |x: f64| (a - 1.0) * x.ln() + (b - 1.0) * (-x).ln_1p() - log_beta;
