@@ -47,6 +47,10 @@ pub(crate) enum Op {
     GreaterOrEqual,
     Equal,
     NotEqual,
+    /// a is below b, or the first that is no number: what argmin takes
+    Undercuts,
+    /// a is above b, or the first that is no number: what argmax takes
+    Exceeds,
     And,
     Or,
     Implies,
@@ -130,6 +134,8 @@ impl Op {
             Op::GreaterOrEqual => truth(a >= b),
             Op::Equal => truth(a == b),
             Op::NotEqual => truth(a != b),
+            Op::Undercuts => truth(a < b || a.is_nan() && !b.is_nan()),
+            Op::Exceeds => truth(a > b || a.is_nan() && !b.is_nan()),
             Op::And => truth(a != 0.0 && b != 0.0),
             Op::Or => truth(a != 0.0 || b != 0.0),
             Op::Implies => truth(a == 0.0 || b != 0.0),
@@ -382,7 +388,7 @@ impl Code {
 
 /// What probabilities must be divided by, or what is wrong with them.
 fn discrete_sum(weights: &[f64], normalised: bool) -> Result<f64, (&'static str, f64)> {
-    if let Some(wrong) = weights.iter().find(|p| !(**p >= 0.0)) {
+    if let Some(wrong) = weights.iter().find(|p| p.is_nan() || **p < 0.0) {
         return Err(("a probability of a Discrete must not be negative", *wrong));
     }
     let sum: f64 = weights.iter().sum();

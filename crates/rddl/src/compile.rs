@@ -595,7 +595,7 @@ impl<'a> Compiler<'a> {
                     return Ok(());
                 }
                 Aggregate::Argmin | Aggregate::Argmax => {
-                    let compare = if op == Aggregate::Argmin { Op::Less } else { Op::Greater };
+                    let compare = if op == Aggregate::Argmin { Op::Undercuts } else { Op::Exceeds };
                     let better = compiler.temporary();
                     let place = compiler.once(Op::Index, compiler.scope.len() as u32 - 1, 0)?;
                     compiler.emit(compare, better, value, best)?;
@@ -694,7 +694,7 @@ impl<'a> Compiler<'a> {
             Aggregate::Min => Op::Minimum,
             Aggregate::Max => Op::Maximum,
             Aggregate::Argmin | Aggregate::Argmax => {
-                let compare = if state.op == Aggregate::Argmin { Op::Less } else { Op::Greater };
+                let compare = if state.op == Aggregate::Argmin { Op::Undercuts } else { Op::Exceeds };
                 let better = self.compute(compare, value, total)?;
                 state.place = self.select(better, Operand::Constant(round as f64), state.place)?;
                 state.total = Some(self.select(better, value, total)?);

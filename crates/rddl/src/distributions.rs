@@ -115,7 +115,7 @@ impl Law {
             Law::Uniform => need(a <= b, "the lower bound of a Uniform must not be above the upper one", a),
             Law::Bernoulli => need(share(a), "the probability of a Bernoulli must lie in 0..=1", a),
             Law::Normal => need(b >= 0.0, "the variance of a Normal must not be negative", b),
-            Law::Poisson => need(a >= 0.0 && a < 1e18, "the rate of a Poisson must not be negative", a),
+            Law::Poisson => need((0.0..1e18).contains(&a), "the rate of a Poisson must not be negative", a),
             Law::Exponential => need(a > 0.0, "the scale of an Exponential must be positive", a),
             Law::Binomial => need((0.0..1e15).contains(&a), "the count of a Binomial must not be negative", a)
                 .or(need(share(b), "the probability of a Binomial must lie in 0..=1", b)),
