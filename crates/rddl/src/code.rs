@@ -10,9 +10,9 @@ use crate::source::Span;
 use crate::special::ln_gamma;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub(crate) enum Op {
     // to = op(a)
-    Move,
     Negate,
     NegateInt,
     Not,
@@ -62,6 +62,9 @@ pub(crate) enum Op {
     Power,
     Log,
     Hypot,
+    // Those above compute a value from their operands alone.
+    /// to = a
+    Move,
     /// to = a unless b is 0
     MoveIf,
     /// on to instruction `to`
@@ -84,9 +87,9 @@ pub(crate) enum Op {
 
 impl Op {
     /// Whether it computes a value from its operands alone.
+    #[inline(always)]
     pub fn is_pure(self) -> bool {
-        use Op::*;
-        !matches!(self, Move | MoveIf | Jump | JumpIfZero | JumpUnlessZero | Reset | Next | Index | Load | Store | Draw)
+        (self as u8) < Op::Move as u8
     }
 
     /// Evaluates a pure operation. Conditions are 0 and 1, whole numbers are never -0.
@@ -287,6 +290,10 @@ impl Code {
         while let Some(&Instruction { op, to, a, b }) = code.get(at) {
             at += 1;
             let (to, a, b) = (to as usize, a as usize, b as usize);
+            if op.is_pure() {
+                values[to] = op.apply(values[a], values[b]);
+                continue;
+            }
             match op {
                 Op::Move => values[to] = values[a],
                 Op::MoveIf => {
@@ -354,7 +361,7 @@ impl Code {
                         }
                     };
                 }
-                _ => values[to] = op.apply(values[a], values[b]),
+                _ => {}
             }
         }
         failure
