@@ -71,6 +71,7 @@ def worst_of_rollout(arguments, simulator, random, scratch):
     np.savetxt(scratch / "actions.csv", rows, delimiter=",", fmt="%.17g")
     command = [arguments.binary, "rollout", arguments.task, "--actions", scratch / "actions.csv", "--state", scratch / "state.json"]
     command += ["--set", "env.noise=false", "--out", scratch / "out.jsonl"]
+    (scratch / "out.jsonl").unlink(missing_ok=True)
     subprocess.run(command, check=True)
     ours = [[*line["observation"], line["reward"], line["terminated"]] for line in read_lines(scratch / "out.jsonl")[1:]]
     theirs = list(expected(simulator, names, rows))

@@ -34,8 +34,9 @@ def random_nodes(part):
         kind, name = part.etype
         if kind == "randomvar" and name not in NOT_RANDOM:
             yield part
-        yield from random_nodes(part._expr)
-    elif isinstance(part, (tuple, list)):
+        while isinstance(part, Expression):  # brackets wrap an expression in another
+            part = part._expr
+    if isinstance(part, (tuple, list)):
         for item in part:
             yield from random_nodes(item)
 

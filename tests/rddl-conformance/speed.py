@@ -1,99 +1,91 @@
-"""Steps per CPU-second of pyRDDLGym and of `prudence rddl simulate`, on the same texts, on one core, taking turns.
+"""Steps per CPU-second of pyRDDLGym and of `prudence bench env`, on the same texts, on one core, taking turns.
 
-    speed.py --binary PATH [--core 1] [--repeats 5] [--seconds 3] [--json]
+    speed.py --binary PATH [--core 1] [--repeats 5] [--json]
 
-pyRDDLGym: its environment as it comes and with `vectorized`, the faster of the two, random actions made beforehand.
-Ours: CPU time of a long simulation less that of a short one, so that start-up does not count; every line is written, to /dev/null.
+The texts: our own tasks, and the two of rddlrepository they come after. Both sides step random actions drawn beforehand, episode after
+episode. pyRDDLGym: its environment as it comes and with `vectorized`, the faster of the two. Exit code 1 below 200 times.
 """
 
 import argparse
 import json
 import os
+import pathlib
 import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
 
-import numpy as np
+from pyRDDLGym.core.env import RDDLEnv
 
-from run import ARCHIVE
+from run import ARCHIVE, HERE
 
-TASKS = {"Navigation": "standalone/Navigation/instance0.rddl", "HVAC": "standalone/HVAC/instance0.rddl"}
-SHORT, LONG = 1_000, 201_000  # steps of ours
+OURS = HERE.parents[1] / "tasks" / "rddl"
+TEXTS = {
+    "navigation": (OURS / "navigation.rddl", OURS / "navigation-instance.rddl"),
+    "hvac": (OURS / "hvac.rddl", OURS / "hvac-instance.rddl"),
+    "repository Navigation": (ARCHIVE / "standalone/Navigation/domain.rddl", ARCHIVE / "standalone/Navigation/instance0.rddl"),
+    "repository HVAC": (ARCHIVE / "standalone/HVAC/domain.rddl", ARCHIVE / "standalone/HVAC/instance0.rddl"),
+}
+TASK = 'name = "speed"\nsummary = ""\nrule = "1 < 2"\ntarget = 0.9\nenv = {{ kind = "rddl", domain = "{}", instance = "{}" }}\n'
+SECONDS = 3.0  # of each measurement
 TARGET = 200  # times pyRDDLGym
 
 
-def texts(task):
-    instance = ARCHIVE / TASKS[task]
-    return instance.with_name("domain.rddl"), instance
-
-
-def python_side(task, seconds):
+def python_side(texts, vectorized):
     """Steps per CPU-second of pyRDDLGym, in this process."""
-    from pyRDDLGym.core.env import RDDLEnv
-
-    rates = []
-    for vectorized in (False, True):
-        env = RDDLEnv(*map(str, texts(task)), vectorized=vectorized)
-        env.action_space.seed(0)
-        actions = [{name: value if vectorized else value.item() for name, value in env.action_space.sample().items()} for _ in range(env.horizon)]
-        env.reset(seed=0)
-        steps, start = 0, time.process_time()
-        while time.process_time() - start < seconds:
-            env.reset()
-            for action in actions:
-                env.step(action)
-            steps += len(actions)
-        rates.append(steps / (time.process_time() - start))
-    return max(rates)
+    env = RDDLEnv(*map(str, texts), vectorized=vectorized)
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(env.horizon)]
+    if not vectorized:
+        actions = [{name: value.item() for name, value in action.items()} for action in actions]
+    steps, start = 0, time.process_time()
+    while time.process_time() < start + SECONDS / 2:
+        env.reset()
+        for action in actions:
+            env.step(action)
+        steps += len(actions)
+    return steps / (time.process_time() - start)
 
 
-def cpu_seconds(command):
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def our_side(binary, task):
-    """Steps per CPU-second of our binary."""
-    command = [binary, "rddl", "simulate", *texts(task), "--out", os.devnull, "--steps"]
-    return (LONG - SHORT) / (cpu_seconds([*command, str(LONG)]) - cpu_seconds([*command, str(SHORT)]))
+def our_side(binary, texts):
+    """Steps per CPU-second of our binary: its steps per second, over the share of the core it got."""
+    with tempfile.TemporaryDirectory() as scratch:
+        task = pathlib.Path(scratch) / "speed.toml"
+        task.write_text(TASK.format(*texts))
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        done = subprocess.run([binary, "bench", "env", "--task", task, "--json"], check=True, capture_output=True, text=True)
+        after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - start
+    busy = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / wall
+    return json.loads(done.stdout)[0]["per_second"] / busy
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary")
+    parser.add_argument("--binary", required=True)
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement of pyRDDLGym (3)")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--python-side", choices=TASKS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {arguments.core})  # children inherit it
-    if arguments.python_side:
-        print(python_side(arguments.python_side, arguments.seconds))
-        return
+    warnings.simplefilter("ignore")  # gymnasium's, about its float32 bounds
+    os.sched_setaffinity(0, {arguments.core})  # our binary inherits it
     results = []
-    for task in TASKS:
-        command = [sys.executable, __file__, "--python-side", task, "--seconds", str(arguments.seconds), "--core", str(arguments.core)]
+    for name, texts in TEXTS.items():
         reference, ours = [], []
         for _ in range(arguments.repeats):
-            reference.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1]))
-            if arguments.binary:
-                ours.append(our_side(arguments.binary, task))
-        ratios = [mine / theirs for mine, theirs in zip(ours, reference)]
-        results.append({"task": task, "pyrddlgym": reference, "ours": ours, "ratio": statistics.median(ratios) if ratios else None})
+            reference.append(max(python_side(texts, vectorized) for vectorized in (False, True)))
+            ours.append(our_side(arguments.binary, texts))
+        ratio = statistics.median(mine / theirs for mine, theirs in zip(ours, reference))
+        results.append({"texts": name, "pyrddlgym": statistics.median(reference), "ours": statistics.median(ours), "ratio": ratio})
     if arguments.json:
         print(json.dumps(results, indent=1))
     else:
-        print(f"{'task':<12} {'pyRDDLGym/s':>12} {'ours/s':>12} {'ratio':>8} (medians; ratio of each turn)")
+        print(f"{'texts':<22} {'pyRDDLGym/s':>12} {'ours/s':>12} {'ratio':>8}   medians of {arguments.repeats}; the ratio is of each turn")
         for result in results:
-            middle = [statistics.median(result[side]) if result[side] else np.nan for side in ("pyrddlgym", "ours")]
-            print(f"{result['task']:<12} {middle[0]:>12.0f} {middle[1]:>12.0f} {result['ratio'] or np.nan:>8.0f}")
-    if arguments.binary and any(result["ratio"] < TARGET for result in results):
-        sys.exit(1)
+            print("{texts:<22} {pyrddlgym:>12.0f} {ours:>12.0f} {ratio:>8.0f}".format(**result))
+    sys.exit(any(result["ratio"] < TARGET for result in results))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ use crate::tree::{Index, Node, Tree};
 
 const STRICT: f64 = 1e-5;
 
-/// Conditions over more groundings than this are passed over.
-const MAX_GROUNDINGS: u64 = 1_000_000;
+/// Conditions are passed over when so many operations have been spent on them all.
+const MAX_WORK: u64 = 4_000_000;
 
 /// A pair for each state and action, by slot.
 #[derive(Debug)]
@@ -38,9 +38,12 @@ pub(crate) fn bounds(
 ) -> Result<Bounds, Fault> {
     let end = 2 * model.states + model.actions;
     let mut bounds = Bounds { low: vec![f64::NEG_INFINITY; end], high: vec![f64::INFINITY; end] };
+    let mut budget = MAX_WORK;
     for (conditions, slots) in [(preconditions, 2 * model.states..end), (invariants, 0..model.states)] {
         for condition in conditions {
-            Search { compiler, bounds: &mut bounds, slots: slots.clone() }.condition(condition, &mut Vec::new())?;
+            let mut search = Search { compiler, bounds: &mut bounds, slots: slots.clone(), budget };
+            search.condition(condition, &mut Vec::new())?;
+            budget = search.budget;
         }
     }
     for fluent in model.fluents.iter().filter(|f| matches!(f.kind, Kind::State | Kind::Action)) {
@@ -65,6 +68,7 @@ struct Search<'a, 'b> {
     bounds: &'a mut Bounds,
     /// The fluents whose bounds are looked for.
     slots: std::ops::Range<usize>,
+    budget: u64,
 }
 
 impl Search<'_, '_> {
@@ -110,9 +114,10 @@ impl Search<'_, '_> {
     ) -> Result<(), Fault> {
         let Node::Fluent { slot, indices } = &fluent.node else { return Ok(()) };
         let groundings = counts.iter().fold(1u64, |n, count| n.saturating_mul(*count as u64));
-        if groundings.saturating_mul(limit.work.max(1)) > MAX_GROUNDINGS {
+        let Some(budget) = self.budget.checked_sub(groundings.saturating_mul(limit.work.saturating_add(1))) else {
             return Ok(());
-        }
+        };
+        self.budget = budget;
         let mut objects = vec![0; counts.len()];
         for _ in 0..groundings {
             let Some(limit) = self.compiler.constant(limit, &objects)? else { return Ok(()) };

@@ -38,11 +38,14 @@ impl Reader {
 
     fn name(self) -> &'static str {
         match self {
-            Reader::Cpf(kind) => kind.name(),
-            Reader::Reward => "reward",
-            Reader::Precondition => "action-precondition",
-            Reader::Invariant => "state-invariant",
-            Reader::Termination => "termination",
+            Reader::Cpf(Kind::State) => "the next state",
+            Reader::Cpf(Kind::Derived) => "derived-fluents",
+            Reader::Cpf(Kind::Observ) => "observ-fluents",
+            Reader::Cpf(_) => "interm-fluents",
+            Reader::Reward => "the reward",
+            Reader::Precondition => "action-preconditions",
+            Reader::Invariant => "state-invariants",
+            Reader::Termination => "terminations",
         }
     }
 }
@@ -169,13 +172,13 @@ impl<'a> Checker<'a> {
         let fluent = &model.fluents[number];
         if primed && fluent.kind != Kind::State {
             let message =
-                format!("`{}` is a {}; only state-fluents have a next value (`'`)", name.text, fluent.kind.name());
+                format!("`{}` ({}) has no next value; only state-fluents have one", name.text, fluent.kind.name());
             return Err(Fault::at(name.span, message));
         }
         if !self.reader.may_read(fluent.kind, primed) {
             let prime = if primed { "'" } else { "" };
             let what = if primed { "next state" } else { fluent.kind.name() };
-            let message = format!("a {} cannot depend on `{}{prime}`, a {what}", self.reader.name(), name.text);
+            let message = format!("{} cannot depend on `{}{prime}` ({what})", self.reader.name(), name.text);
             return Err(Fault::at(name.span, message));
         }
         if fluent.parameters.len() != arguments.len() {
@@ -433,7 +436,7 @@ impl<'a> Checker<'a> {
 
     fn site(&mut self, normalised: bool, span: Span) -> Checked<Site> {
         if !matches!(self.reader, Reader::Cpf(_) | Reader::Reward) {
-            let message = format!("a {} must not be random", self.reader.name());
+            let message = format!("{} must not be random", self.reader.name());
             return Err(Fault::at(span, message));
         }
         self.sites += 1;

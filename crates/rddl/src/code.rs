@@ -10,9 +10,9 @@ use crate::source::Span;
 use crate::special::ln_gamma;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub(crate) enum Op {
     // to = op(a)
-    Move,
     Negate,
     NegateInt,
     Not,
@@ -47,6 +47,10 @@ pub(crate) enum Op {
     GreaterOrEqual,
     Equal,
     NotEqual,
+    /// a is below b, or the first that is no number: what argmin takes
+    Undercuts,
+    /// a is above b, or the first that is no number: what argmax takes
+    Exceeds,
     And,
     Or,
     Implies,
@@ -58,6 +62,9 @@ pub(crate) enum Op {
     Power,
     Log,
     Hypot,
+    // Those above compute a value from their operands alone.
+    /// to = a
+    Move,
     /// to = a unless b is 0
     MoveIf,
     /// on to instruction `to`
@@ -80,9 +87,9 @@ pub(crate) enum Op {
 
 impl Op {
     /// Whether it computes a value from its operands alone.
+    #[inline(always)]
     pub fn is_pure(self) -> bool {
-        use Op::*;
-        !matches!(self, Move | MoveIf | Jump | JumpIfZero | JumpUnlessZero | Reset | Next | Index | Load | Store | Draw)
+        (self as u8) < Op::Move as u8
     }
 
     /// Evaluates a pure operation. Conditions are 0 and 1, whole numbers are never -0.
@@ -130,6 +137,8 @@ impl Op {
             Op::GreaterOrEqual => truth(a >= b),
             Op::Equal => truth(a == b),
             Op::NotEqual => truth(a != b),
+            Op::Undercuts => truth(a < b || a.is_nan() && !b.is_nan()),
+            Op::Exceeds => truth(a > b || a.is_nan() && !b.is_nan()),
             Op::And => truth(a != 0.0 && b != 0.0),
             Op::Or => truth(a != 0.0 || b != 0.0),
             Op::Implies => truth(a == 0.0 || b != 0.0),
@@ -281,6 +290,10 @@ impl Code {
         while let Some(&Instruction { op, to, a, b }) = code.get(at) {
             at += 1;
             let (to, a, b) = (to as usize, a as usize, b as usize);
+            if op.is_pure() {
+                values[to] = op.apply(values[a], values[b]);
+                continue;
+            }
             match op {
                 Op::Move => values[to] = values[a],
                 Op::MoveIf => {
@@ -348,7 +361,7 @@ impl Code {
                         }
                     };
                 }
-                _ => values[to] = op.apply(values[a], values[b]),
+                _ => {}
             }
         }
         failure
@@ -382,7 +395,7 @@ impl Code {
 
 /// What probabilities must be divided by, or what is wrong with them.
 fn discrete_sum(weights: &[f64], normalised: bool) -> Result<f64, (&'static str, f64)> {
-    if let Some(wrong) = weights.iter().find(|p| !(**p >= 0.0)) {
+    if let Some(wrong) = weights.iter().find(|p| p.is_nan() || **p < 0.0) {
         return Err(("a probability of a Discrete must not be negative", *wrong));
     }
     let sum: f64 = weights.iter().sum();

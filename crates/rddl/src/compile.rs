@@ -12,8 +12,10 @@ use crate::model::{Kind, Model};
 use crate::source::{Fault, Span};
 use crate::tree::{Index, Node, Site, Tree, unrolled};
 
-/// The longest program, and how much of it may come from unrolling the groundings of one cpf and of all.
-const MAX_CODE: usize = 10_000_000;
+/// The longest program, the most addresses in it, and how much of it may come from unrolling the groundings of one cpf
+/// and of all.
+const MAX_CODE: usize = 4_000_000;
+const MAX_ADDRESSES: usize = 1_000_000;
 const MAX_CPF: u64 = 1 << 16;
 const MAX_UNROLLED_CPFS: u64 = 1 << 21;
 
@@ -260,6 +262,9 @@ impl<'a> Compiler<'a> {
         let key = (base as u32, moving);
         if let Some(address) = self.addresses.get(&key) {
             return Ok(*address);
+        }
+        if self.code.addresses.len() >= MAX_ADDRESSES {
+            return Err(Fault::at(span, format!("the program has more than {MAX_ADDRESSES} computed addresses")));
         }
         let first = self.code.terms.len() as u32;
         self.code.terms.extend(&key.1);
@@ -590,7 +595,7 @@ impl<'a> Compiler<'a> {
                     return Ok(());
                 }
                 Aggregate::Argmin | Aggregate::Argmax => {
-                    let compare = if op == Aggregate::Argmin { Op::Less } else { Op::Greater };
+                    let compare = if op == Aggregate::Argmin { Op::Undercuts } else { Op::Exceeds };
                     let better = compiler.temporary();
                     let place = compiler.once(Op::Index, compiler.scope.len() as u32 - 1, 0)?;
                     compiler.emit(compare, better, value, best)?;
@@ -689,7 +694,7 @@ impl<'a> Compiler<'a> {
             Aggregate::Min => Op::Minimum,
             Aggregate::Max => Op::Maximum,
             Aggregate::Argmin | Aggregate::Argmax => {
-                let compare = if state.op == Aggregate::Argmin { Op::Less } else { Op::Greater };
+                let compare = if state.op == Aggregate::Argmin { Op::Undercuts } else { Op::Exceeds };
                 let better = self.compute(compare, value, total)?;
                 state.place = self.select(better, Operand::Constant(round as f64), state.place)?;
                 state.total = Some(self.select(better, value, total)?);

@@ -115,7 +115,7 @@ impl Law {
             Law::Uniform => need(a <= b, "the lower bound of a Uniform must not be above the upper one", a),
             Law::Bernoulli => need(share(a), "the probability of a Bernoulli must lie in 0..=1", a),
             Law::Normal => need(b >= 0.0, "the variance of a Normal must not be negative", b),
-            Law::Poisson => need(a >= 0.0 && a < 1e18, "the rate of a Poisson must not be negative", a),
+            Law::Poisson => need((0.0..1e18).contains(&a), "the rate of a Poisson must not be negative", a),
             Law::Exponential => need(a > 0.0, "the scale of an Exponential must be positive", a),
             Law::Binomial => need((0.0..1e15).contains(&a), "the count of a Binomial must not be negative", a)
                 .or(need(share(b), "the probability of a Binomial must lie in 0..=1", b)),
@@ -136,8 +136,8 @@ impl Law {
         }
     }
 
-    /// A draw; the parameters are good.
-    pub(crate) fn sample(self, a: f64, b: f64, rng: &mut impl Rng) -> f64 {
+    /// A draw; NaN where the parameters are out of range.
+    pub fn sample(self, a: f64, b: f64, rng: &mut impl Rng) -> f64 {
         match self {
             Law::Normal => a + b.sqrt() * rng.sample::<f64, _>(StandardNormal),
             Law::Exponential => a * rng.sample::<f64, _>(Exp1),
@@ -174,9 +174,16 @@ impl Law {
             Law::ChiSquare => 2.0 * gamma_inverse(a / 2.0, u),
             Law::Beta => beta_inverse(a, b, u),
             Law::Student => {
-                let x = beta_inverse(a / 2.0, 0.5, 2.0 * u.min(1.0 - u));
-                let t = (a * (1.0 - x) / x).sqrt();
-                if u < 0.5 { -t } else { t }
+                // In the tails t² / (a + t²) is near 1 and its complement is found instead.
+                let tails = 2.0 * u.min(1.0 - u);
+                let odds = if tails < 0.5 {
+                    let x = beta_inverse(a / 2.0, 0.5, tails);
+                    (1.0 - x) / x
+                } else {
+                    let x = beta_inverse(0.5, a / 2.0, (2.0 * u - 1.0).abs());
+                    x / (1.0 - x)
+                };
+                (a * odds).sqrt().copysign(u - 0.5)
             }
             Law::Pareto => b * (tail / a).exp_m1(),
             Law::Gumbel => a - b * (-u.ln()).ln(),

@@ -13,6 +13,9 @@ use crate::source::{Fault, Span, suggest};
 /// (which a long chain of operators makes, too).
 const MAX_DEPTH: u32 = 150;
 const MAX_HEIGHT: u32 = 1000;
+/// And against those that are meant to exhaust memory.
+const MAX_NODES: usize = 1_000_000;
+const MAX_BINDINGS: usize = 32;
 
 /// Operators from the loosest to the tightest.
 const LEVELS: [&[(&str, Binary)]; 7] = [
@@ -243,6 +246,9 @@ impl Parser<'_> {
             Ok(Binding { variable, of: p.name("a type")? })
         })?;
         self.close("}")?;
+        if bindings.len() > MAX_BINDINGS {
+            return Err(Fault::at(name.span, format!("more than {MAX_BINDINGS} variables")));
+        }
         let body = Box::new(self.expr()?);
         if let Some((_, aggregate)) = AGGREGATES.iter().find(|(known, _)| *known == name.text) {
             return Ok(ExprKind::Aggregate(*aggregate, bindings, body));
@@ -262,7 +268,7 @@ impl Parser<'_> {
         if self.is(symbol) { self.advance() } else { self.unexpected(&format!("an operator or `{symbol}`")) }
     }
 
-    fn node(&self, kind: ExprKind, span: Span) -> Parsed<Expr> {
+    fn node(&mut self, kind: ExprKind, span: Span) -> Parsed<Expr> {
         let tallest = |exprs: &[Expr]| exprs.iter().map(|e| e.height).max().unwrap_or(0);
         let below = match &kind {
             ExprKind::Bool(_) | ExprKind::Integer(_) | ExprKind::Real(_) => 0,
@@ -279,11 +285,94 @@ impl Parser<'_> {
             }
             ExprKind::Discrete { cases, .. } => cases.iter().map(|(_, e)| e.height).max().unwrap_or(0),
         };
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(Fault::at(span, format!("more than {MAX_NODES} operands and operators in this text")));
+        }
         if below >= MAX_HEIGHT {
             let message =
                 format!("this expression is more than {MAX_HEIGHT} levels tall; break it with interm-fluents");
             return Err(Fault::at(span, message));
         }
         Ok(Expr { kind, span, height: below + 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An expression with every pair of parentheses it means, without its places.
+    fn shape(expr: &Expr) -> String {
+        let all = |exprs: &[Expr]| exprs.iter().map(shape).collect::<Vec<_>>().join(" ");
+        match &expr.kind {
+            ExprKind::Bool(value) => value.to_string(),
+            ExprKind::Integer(value) | ExprKind::Real(value) => value.to_string(),
+            ExprKind::Variable(name) => format!("?{name}"),
+            ExprKind::Literal(name) => format!("@{name}"),
+            ExprKind::Fluent { name, primed, arguments } => {
+                format!("{}{}{}", name.text, if *primed { "'" } else { "" }, all(arguments))
+            }
+            ExprKind::Function { name, arguments } | ExprKind::Distribution { name, arguments } => {
+                format!("({} {})", name.text, all(arguments))
+            }
+            ExprKind::Unary(op, a) => format!("({op:?} {})", shape(a)),
+            ExprKind::Binary(op, a, b) => format!("({op:?} {} {})", shape(a), shape(b)),
+            ExprKind::Aggregate(op, _, body) => format!("({op:?} {})", shape(body)),
+            ExprKind::DiscreteOver { body, .. } => format!("(DiscreteOver {})", shape(body)),
+            ExprKind::If(parts) => format!("(If {})", all(&parts[..])),
+            ExprKind::Switch(subject, cases) => {
+                let cases: Vec<_> = cases.iter().map(|(_, case)| shape(case)).collect();
+                format!("(Switch {} {})", shape(subject), cases.join(" "))
+            }
+            ExprKind::Discrete { cases, .. } => {
+                let cases: Vec<_> = cases.iter().map(|(_, case)| shape(case)).collect();
+                format!("(Discrete {})", cases.join(" "))
+            }
+        }
+    }
+
+    fn parse(text: &str) -> String {
+        let mut parser = Parser::new(text, 0).expect("tokens");
+        let expr = parser.expr().unwrap_or_else(|fault| panic!("{text}: {}", fault.message));
+        assert_eq!(parser.token, Token::End, "{text}");
+        shape(&expr)
+    }
+
+    #[test]
+    fn operators_bind_as_in_pyrddlgym() {
+        for (plain, grouped) in [
+            ("a + b * c", "a + (b * c)"),
+            ("a - b - c", "(a - b) - c"),
+            ("a / b * c", "(a / b) * c"),
+            ("-a * b", "(-a) * b"),
+            ("- - a - -b", "(-(-a)) - (-b)"),
+            ("~a ^ b", "(~a) ^ b"),
+            ("~a == b", "(~a) == b"),
+            ("a ^ b | c & d", "(a ^ b) | (c & d)"),
+            ("a | b => c", "(a | b) => c"),
+            ("a => b => c", "(a => b) => c"),
+            ("a => b <=> c | d", "(a => b) <=> (c | d)"),
+            ("a < b ^ c >= d", "(a < b) ^ (c >= d)"),
+            ("a < b < c", "(a < b) < c"),
+            ("a + b == c * d", "(a + b) == (c * d)"),
+            ("a ~= b | c", "(a ~= b) | c"),
+            ("sum_{?x : t} [a] + b", "sum_{?x : t} ([a] + b)"),
+            ("a + sum_{?x : t} b + c", "a + (sum_{?x : t} (b + c))"),
+            ("forall_{?x : t} a => b", "forall_{?x : t} (a => b)"),
+            ("-sum_{?x : t} [a] * b", "-(sum_{?x : t} ([a] * b))"),
+            ("if (a) then b else c + d", "if (a) then b else (c + d)"),
+            ("x + if (a) then b else c ^ d", "x + (if (a) then b else (c ^ d))"),
+            ("if (a) then if (b) then c else d else e", "if (a) then (if (b) then c else d) else e"),
+            ("if (a) then b else if (c) then d else e | f", "if (a) then b else (if (c) then d else (e | f))"),
+            ("Discrete_{?x : t} [p(?x)]", "Discrete_{?x : t} (p(?x))"),
+            ("a-b - c_d", "(a-b) - (c_d)"),
+            ("x'(?a) + x(?a)", "(x'(?a)) + (x(?a))"),
+        ] {
+            assert_eq!(parse(plain), parse(grouped), "{plain}");
+        }
+        assert_eq!(parse("a-b - c'"), "(Subtract a-b c')");
+        assert_eq!(parse("sum_{?x : t} a - .5"), "(Sum (Subtract a 0.5))");
+        assert_eq!(parse("a<=>b=>c"), "(Equivalent a (Implies b c))");
     }
 }

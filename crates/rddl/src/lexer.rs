@@ -23,6 +23,9 @@ pub(crate) enum Token {
     End,
 }
 
+/// A name may have so many letters.
+const MAX_NAME: usize = 200;
+
 /// Longest first where one begins another.
 const SYMBOLS: [&str; 31] = [
     "<=>", "=>", "<=", ">=", "==", "~=", "^", "&", "|", "~", "+", "-", "*", "/", "<", ">", "=", "(", ")", "[", "]",
@@ -72,6 +75,9 @@ impl<'a> Lexer<'a> {
                 }
             },
         };
+        if self.at - start > MAX_NAME && !matches!(token, Token::Integer(_) | Token::Real(_)) {
+            return Err(Fault::at(self.span(start), format!("a name of more than {MAX_NAME} letters")));
+        }
         Ok((token, self.span(start)))
     }
 

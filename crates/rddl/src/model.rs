@@ -9,6 +9,9 @@ use crate::source::{Fault, Span, suggest};
 /// At most so many ground pvariables, all kinds together.
 const MAX_GROUND: usize = 10_000_000;
 
+/// A pvariable has at most so many parameters.
+const MAX_PARAMETERS: usize = 32;
+
 /// What a pvariable is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -135,10 +138,10 @@ impl Model {
         };
         model.assign(given, Kind::NonFluent)?;
         model.assign(&instance.init_state, Kind::State)?;
-        if let Some(at) = model.values.iter().position(|value| value.is_nan()) {
-            let fluent = model.fluents.iter().find(|f| (f.slot..f.slot + f.count).contains(&at));
-            if let Some(fluent) = fluent.filter(|f| matches!(f.kind, Kind::NonFluent | Kind::State)) {
-                let ground = ground_name(fluent, at - fluent.slot, &model.types);
+        for fluent in model.fluents.iter().filter(|f| matches!(f.kind, Kind::NonFluent | Kind::State)) {
+            let values = &model.values[fluent.slot..fluent.slot + fluent.count];
+            if let Some(missing) = values.iter().position(|value| value.is_nan()) {
+                let ground = ground_name(fluent, missing, &model.types);
                 let message = format!("`{ground}` has no value: expected a default here or a value in the instance");
                 return Err(Fault::at(fluent.span, message));
             }
@@ -148,12 +151,18 @@ impl Model {
     }
 
     fn declare_types(&mut self, types: &[TypeDeclaration], objects: &[Objects]) -> Result<(), Fault> {
+        let mut given = HashMap::new();
+        for objects in objects {
+            if given.insert(objects.of.text.as_str(), objects).is_some() {
+                let message = format!("objects of `{}` a second time", objects.of.text);
+                return Err(Fault::at(objects.of.span, message));
+            }
+        }
         for TypeDeclaration { name, values } in types {
             if ["bool", "int", "real", "object"].contains(&name.text.as_str()) {
                 return Err(Fault::at(name.span, format!("`{}` is a type already", name.text)));
             }
-            let found = objects.iter().find(|o| o.of.text == name.text);
-            let names = match (values, found) {
+            let names = match (values, given.get(name.text.as_str())) {
                 (Some(values), None) => values,
                 (None, Some(found)) => &found.names,
                 (Some(_), Some(found)) => {
@@ -179,13 +188,7 @@ impl Model {
             let objects = names.iter().map(|object| object.text.clone()).collect();
             self.types.push(Type { name: name.text.clone(), objects, enumeration: values.is_some() });
         }
-        for (i, given) in objects.iter().enumerate() {
-            self.type_of(&given.of)?;
-            if objects[..i].iter().any(|earlier| earlier.of.text == given.of.text) {
-                return Err(Fault::at(given.of.span, format!("objects of `{}` a second time", given.of.text)));
-            }
-        }
-        Ok(())
+        objects.iter().try_for_each(|objects| self.type_of(&objects.of).map(|_| ()))
     }
 
     fn declare_fluents(&mut self, variables: &[VariableDeclaration]) -> Result<(), Fault> {
@@ -197,6 +200,10 @@ impl Model {
             }
             if name.text.contains("__") {
                 let message = "`__` stands between objects in ground names; expected a name without it";
+                return Err(Fault::at(name.span, message));
+            }
+            if declaration.parameters.len() > MAX_PARAMETERS {
+                let message = format!("`{}` has more than {MAX_PARAMETERS} parameters", name.text);
                 return Err(Fault::at(name.span, message));
             }
             let parameters: Vec<usize> =

@@ -45,7 +45,7 @@ fn check_head(model: &Model, cpf: &Cpf) -> Result<usize, Fault> {
     let fluent = &model.fluents[number];
     match (fluent.kind, cpf.primed) {
         (Kind::NonFluent | Kind::Action, _) => {
-            let message = format!("`{}` is a {}, which has no cpf", name.text, fluent.kind.name());
+            let message = format!("`{}` ({}) takes no cpf", name.text, fluent.kind.name());
             return Err(Fault::at(name.span, message));
         }
         (Kind::State, false) => {
@@ -54,7 +54,7 @@ fn check_head(model: &Model, cpf: &Cpf) -> Result<usize, Fault> {
         }
         (Kind::State, true) | (_, false) => {}
         (kind, true) => {
-            let message = format!("`{}` is a {}: expected `{0}` without `'`", name.text, kind.name());
+            let message = format!("`{}` ({}): expected `{0}` without `'`", name.text, kind.name());
             return Err(Fault::at(name.span, message));
         }
     }

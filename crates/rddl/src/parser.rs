@@ -36,13 +36,15 @@ pub(crate) struct Parser<'a> {
     last: Span,
     /// How many expressions are being read, one inside the other.
     pub depth: u32,
+    /// How many operands and operators have been read.
+    pub nodes: usize,
 }
 
 impl<'a> Parser<'a> {
     pub fn new(text: &'a str, file: u32) -> Parsed<Parser<'a>> {
         let mut lexer = Lexer::new(text, file);
         let (token, span) = lexer.next()?;
-        Ok(Parser { text, lexer, token, span, last: Span { file, ..Span::default() }, depth: 0 })
+        Ok(Parser { text, lexer, token, span, last: Span { file, ..Span::default() }, depth: 0, nodes: 0 })
     }
 
     // Tokens.

@@ -11,7 +11,7 @@ use crate::distributions::Law;
 use crate::model::{Fluent, Kind, Model, Range, Type, ground_name};
 use crate::order::{CheckedCpf, check_cpfs};
 use crate::parser;
-use crate::source::{Error, Fault, Source, Span};
+use crate::source::{Error, Fault, Source};
 use crate::tree::Tree;
 
 /// A step may run about this many instructions: some seconds.
@@ -44,11 +44,11 @@ pub struct Program {
     max_nondef_actions: Option<u64>,
 }
 
-/// Conditions that are computed together: where each one's value is, and where it stands in the text.
+/// Conditions that are computed together, and where each one's value is.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     pub routine: Routine,
-    pub slots: Vec<(u32, Span)>,
+    pub slots: Vec<u32>,
 }
 
 /// One number of the array of values: a pvariable with its objects.
@@ -240,7 +240,7 @@ fn compile_conditions(compiler: &mut Compiler<'_>, trees: &[Tree]) -> Result<Con
     let mut slots = Vec::with_capacity(trees.len());
     let routine = compiler.routine(|compiler| {
         for tree in trees {
-            slots.push((compiler.scalar("", tree)?, tree.span));
+            slots.push(compiler.scalar("", tree)?);
         }
         Ok(())
     })?;

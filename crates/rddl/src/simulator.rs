@@ -81,12 +81,9 @@ impl Simulator {
     ///
     /// A distribution whose parameters are out of range is an error; the state is then the old one.
     pub fn step<D: Draws>(&mut self, actions: &[f64], draws: &mut D) -> Result<Step, Error> {
+        self.set_actions(actions)?;
         let program = &*self.program;
         let states = program.states;
-        if actions.len() != program.actions {
-            return Err(wrong_length("the action", actions.len(), program.actions));
-        }
-        self.values[2 * states..2 * states + actions.len()].copy_from_slice(actions);
         let failure = program.code.run(program.step, &mut self.values, &mut self.registers, draws, self.steps);
         if let Some(failure) = failure {
             return Err(self.explain(failure));
@@ -98,35 +95,38 @@ impl Simulator {
 
     /// Whether a termination condition holds in the present state.
     pub fn terminated(&mut self) -> Result<bool, Error> {
-        let program = Arc::clone(&self.program);
-        Ok(self.first(&program.terminations, true)?.is_some())
+        Ok(self.first(|program| &program.terminations, true)?.is_some())
     }
 
     /// Whether all action-preconditions hold for actions in the present state.
     pub fn preconditions_hold(&mut self, actions: &[f64]) -> Result<bool, Error> {
-        let program = Arc::clone(&self.program);
-        if actions.len() != program.actions {
-            return Err(wrong_length("the action", actions.len(), program.actions));
-        }
-        let start = 2 * program.states;
-        self.values[start..start + actions.len()].copy_from_slice(actions);
-        Ok(self.first(&program.preconditions, false)?.is_none())
+        self.set_actions(actions)?;
+        Ok(self.first(|program| &program.preconditions, false)?.is_none())
     }
 
     /// Whether all state-invariants hold in the present state.
     pub fn invariants_hold(&mut self) -> Result<bool, Error> {
-        let program = Arc::clone(&self.program);
-        Ok(self.first(&program.invariants, false)?.is_none())
+        Ok(self.first(|program| &program.invariants, false)?.is_none())
+    }
+
+    fn set_actions(&mut self, actions: &[f64]) -> Result<(), Error> {
+        let (start, expected) = (2 * self.program.states, self.program.actions);
+        if actions.len() != expected {
+            return Err(wrong_length("the action", actions.len(), expected));
+        }
+        self.values[start..start + expected].copy_from_slice(actions);
+        Ok(())
     }
 
     /// Which of the conditions is the first to have a value.
-    fn first(&mut self, conditions: &Conditions, value: bool) -> Result<Option<usize>, Error> {
-        let code = &self.program.code;
-        let failure = code.run(conditions.routine, &mut self.values, &mut self.registers, &mut Noiseless, self.steps);
-        if let Some(failure) = failure {
-            return Err(self.explain(failure));
+    fn first(&mut self, which: impl Fn(&Program) -> &Conditions, value: bool) -> Result<Option<usize>, Error> {
+        let (program, values) = (&*self.program, &mut self.values);
+        let Conditions { routine, slots } = which(program);
+        let failure = program.code.run(*routine, values, &mut self.registers, &mut Noiseless, self.steps);
+        match failure {
+            Some(failure) => Err(self.explain(failure)),
+            None => Ok(slots.iter().position(|slot| (values[*slot as usize] != 0.0) == value)),
         }
-        Ok(conditions.slots.iter().position(|(slot, _)| (self.values[*slot as usize] != 0.0) == value))
     }
 
     fn explain(&self, failure: Failure) -> Error {

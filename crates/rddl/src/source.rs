@@ -114,9 +114,12 @@ impl fmt::Display for Error {
     }
 }
 
+/// So many names are compared for a suggestion.
+const MAX_SUGGESTED: usize = 2000;
+
 /// `; did you mean ...` where one of the names is alike, and the names themselves where they are few.
 pub(crate) fn suggest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    let mut names: Vec<&str> = names.into_iter().collect();
+    let mut names: Vec<&str> = names.into_iter().take(MAX_SUGGESTED).collect();
     names.sort_unstable();
     names.dedup();
     let near = names.iter().map(|name| (edits(given, name), *name)).min();

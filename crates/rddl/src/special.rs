@@ -6,7 +6,7 @@ use std::f64::consts::PI;
 ///
 /// Stirling's series, from 10 on; smaller numbers are carried there by `gamma(x + 1) = x gamma(x)`.
 pub(crate) fn ln_gamma(x: f64) -> f64 {
-    if !(x > 0.0) {
+    if x.is_nan() || x <= 0.0 {
         return f64::NAN;
     }
     let (mut x, mut product) = (x, 1.0_f64);
@@ -57,7 +57,7 @@ fn normal_lower(u: f64) -> f64 {
         -3.969683028665376e1,
         2.209460984245205e2,
         -2.759285104469687e2,
-        1.383577518672690e2,
+        1.38357751867269e2,
         -3.066479806614716e1,
         2.506628277459239,
     ];
@@ -209,6 +209,9 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
 
 /// Where the regularised incomplete beta function is `u`.
 pub(crate) fn beta_inverse(a: f64, b: f64, u: f64) -> f64 {
+    if u <= 0.0 {
+        return 0.0;
+    }
     let log_beta = ln_gamma(a) + ln_gamma(b) - ln_gamma(a + b);
     let guess = ((u.ln() + a.ln() + log_beta) / a).exp().clamp(1e-300, 0.5);
     let log_density = |x: f64| (a - 1.0) * x.ln() + (b - 1.0) * (-x).ln_1p() - log_beta;

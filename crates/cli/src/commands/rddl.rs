@@ -1,7 +1,7 @@
 //! `prudence rddl`: check and simulate RDDL texts.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -76,63 +76,107 @@ fn simulate(args: SimulateArgs) -> anyhow::Result<()> {
     let program = Arc::new(load(&args.files)?);
     let actions = args.actions.as_deref().map(|path| read_actions(path, &program)).transpose()?;
     let given = actions.as_ref().map_or(program.horizon().unwrap_or(100), |actions| actions.len() as u64);
-    let steps = args.steps.unwrap_or(given);
-    let actions = actions.unwrap_or_default();
-    let lines = if let Some(path) = &args.uniforms {
-        run(program, &actions, steps, &mut read_uniforms(path)?)?
-    } else if args.no_noise {
-        program.check_noiseless()?;
-        run(program, &actions, steps, &mut Noiseless)?
-    } else {
-        run(program, &actions, steps, &mut Random::seeded(args.seed))?
-    };
-    match &args.out {
-        Some(out) => Ok(write_atomic(out, lines.as_bytes())?),
-        None => {
-            print!("{lines}");
-            Ok(())
+    let mut run = Run { program, steps: args.steps.unwrap_or(given), actions: actions.unwrap_or_default(), args };
+    match run.args.out.take() {
+        None => run.write(&mut BufWriter::new(std::io::stdout().lock())),
+        Some(out) => {
+            let mut lines = Vec::new();
+            run.write(&mut lines)?;
+            Ok(write_atomic(&out, &lines)?)
         }
     }
 }
 
-fn run(program: Arc<Program>, actions: &[Vec<f64>], steps: u64, draws: &mut impl Draws) -> anyhow::Result<String> {
-    let ground = |kinds: &[Kind]| -> Vec<Ground> { kinds.iter().flat_map(|kind| program.ground(*kind)).collect() };
-    let (action, state) = (ground(&[Kind::Action]), ground(&[Kind::State]));
-    let (interm, observation) = (ground(&[Kind::Interm, Kind::Derived]), ground(&[Kind::Observ]));
-    let defaults: Vec<f64> = action.iter().map(|a| a.initial).collect();
-    let mut simulator = Simulator::new(Arc::clone(&program));
-    let mut lines = String::new();
-    let show = |ground: &[Ground], values: &[f64]| -> Map<String, Value> {
-        ground.iter().map(|g| (g.name.clone(), show(g, values[g.slot], &program))).collect()
-    };
-    writeln!(lines, "{}", json!({"t": 0, "state": show(&state, simulator.values())}))?;
-    for t in 0..steps {
-        let taken = actions.get(t as usize).unwrap_or(&defaults);
-        let step = simulator.step(taken, draws)?;
-        let values = simulator.values();
-        let line = json!({
-            "t": t + 1,
-            "action": show(&action, values),
-            "state": show(&state, values),
-            "interm": show(&interm, values),
-            "observation": show(&observation, values),
-            "reward": step.reward,
-            "terminated": step.terminated,
-        });
-        writeln!(lines, "{line}")?;
-        if step.terminated {
-            break;
-        }
-    }
-    Ok(lines)
+/// A simulation to be written down.
+struct Run {
+    program: Arc<Program>,
+    actions: Vec<Vec<f64>>,
+    steps: u64,
+    args: SimulateArgs,
 }
 
-fn show(ground: &Ground, value: f64, program: &Program) -> Value {
-    match ground.range {
-        Range::Bool => json!(value != 0.0),
-        Range::Int => json!(value as i64),
-        Range::Real => json!(value),
-        Range::Object(of) => json!(program.objects(of).get(value as usize)),
+impl Run {
+    fn write(&self, out: &mut impl Write) -> anyhow::Result<()> {
+        if let Some(path) = &self.args.uniforms {
+            self.steps(&mut read_uniforms(path)?, out)
+        } else if self.args.no_noise {
+            self.program.check_noiseless()?;
+            self.steps(&mut Noiseless, out)
+        } else {
+            self.steps(&mut Random::seeded(self.args.seed), out)
+        }
+    }
+
+    fn steps(&self, draws: &mut impl Draws, out: &mut impl Write) -> anyhow::Result<()> {
+        let program = &*self.program;
+        let columns = |key: &str, kinds: &[Kind]| Columns::new(key, kinds, program);
+        let (action, state) = (columns("action", &[Kind::Action])?, columns("state", &[Kind::State])?);
+        let interm = columns("interm", &[Kind::Interm, Kind::Derived])?;
+        let observation = columns("observation", &[Kind::Observ])?;
+        let defaults: Vec<f64> = program.ground(Kind::Action).iter().map(|a| a.initial).collect();
+        let mut simulator = Simulator::new(Arc::clone(&self.program));
+        write!(out, "{{\"t\":0")?;
+        state.write(simulator.values(), out)?;
+        writeln!(out, "}}")?;
+        for t in 0..self.steps {
+            let taken = self.actions.get(t as usize).unwrap_or(&defaults);
+            let step = simulator.step(taken, draws)?;
+            write!(out, "{{\"t\":{}", t + 1)?;
+            for columns in [&action, &state, &interm, &observation] {
+                columns.write(simulator.values(), out)?;
+            }
+            out.write_all(b",\"reward\":")?;
+            write_real(step.reward, out)?;
+            writeln!(out, ",\"terminated\":{}}}", step.terminated)?;
+            if step.terminated {
+                break;
+            }
+        }
+        Ok(out.flush()?)
+    }
+}
+
+/// One JSON object of a line: the values of some kinds of pvariables. The keys are escaped once, since steps are many.
+struct Columns<'a> {
+    key: String,
+    columns: Vec<(String, Ground)>,
+    program: &'a Program,
+}
+
+impl<'a> Columns<'a> {
+    fn new(key: &str, kinds: &[Kind], program: &'a Program) -> anyhow::Result<Columns<'a>> {
+        let ground = kinds.iter().flat_map(|kind| program.ground(*kind));
+        let columns = ground.map(|g| Ok((format!("{}:", serde_json::to_string(&g.name)?), g)));
+        Ok(Columns { key: format!(",\"{key}\":"), columns: columns.collect::<anyhow::Result<_>>()?, program })
+    }
+
+    fn write(&self, values: &[f64], out: &mut impl Write) -> anyhow::Result<()> {
+        out.write_all(self.key.as_bytes())?;
+        let mut before: &[u8] = b"{";
+        for (key, ground) in &self.columns {
+            out.write_all(before)?;
+            out.write_all(key.as_bytes())?;
+            let value = values[ground.slot];
+            match ground.range {
+                Range::Bool => out.write_all(if value != 0.0 { b"true" } else { b"false" })?,
+                Range::Int => serde_json::to_writer(&mut *out, &(value as i64))?,
+                Range::Real => write_real(value, out)?,
+                Range::Object(of) => {
+                    serde_json::to_writer(&mut *out, &self.program.objects(of).get(value as usize))?;
+                }
+            }
+            before = b",";
+        }
+        out.write_all(if self.columns.is_empty() { b"{}" } else { b"}" })?;
+        Ok(())
+    }
+}
+
+/// JSON has no NaN and no infinities: they are written as strings.
+fn write_real(value: f64, out: &mut impl Write) -> anyhow::Result<()> {
+    match value.is_finite() {
+        true => Ok(serde_json::to_writer(out, &value)?),
+        false => Ok(write!(out, "\"{value}\"")?),
     }
 }
 
