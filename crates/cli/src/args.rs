@@ -91,7 +91,7 @@ pub struct Common {
     /// Say nothing on stderr but errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Agents trained at a time [default: the number of cores]
+    /// Threads: agents trained or tested at a time [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
 }

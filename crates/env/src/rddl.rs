@@ -92,15 +92,15 @@ fn source(key: &str, file: &str) -> Result<Source, Error> {
         let found = TEXTS.iter().find(|(known, _)| *known == name);
         let names = || TEXTS.iter().map(|(name, _)| format!("{BUILTIN}{name}")).collect::<Vec<_>>().join(", ");
         let (_, text) = found.ok_or_else(|| refuse(format!("no text of that name; there are {}", names())))?;
-        return Ok(Source { name: file.to_owned(), text: (*text).to_owned() });
+        return Ok(Source::new(file, *text));
     }
     let size = std::fs::metadata(file).map_err(|e| refuse(format!("cannot read the file: {e}")))?;
     if !size.is_file() || size.len() > MOST_BYTES {
         return Err(refuse(format!("expected a file of at most {MOST_BYTES} bytes")));
     }
     let bytes = std::fs::read(file).map_err(|e| refuse(format!("cannot read the file: {e}")))?;
-    let text = String::from_utf8(bytes).map_err(|_| refuse("not UTF-8 text".to_owned()))?;
-    Ok(Source { name: file.to_owned(), text })
+    // Old texts have comments in other encodings; anywhere else the engine refuses the replacement character.
+    Ok(Source::new(file, String::from_utf8_lossy(&bytes)))
 }
 
 /// A domain with an instance; see the module's text.

@@ -47,11 +47,11 @@ impl Default for FitSettings {
             encoder: vec![64, 32],
             hidden: 16,
             decoder: vec![64, 64],
-            learning_rate: 1e-2,
+            learning_rate: 5e-3,
             weight_decay: 1e-4,
             clip: 1.0,
             batch: 128,
-            steps: 4000,
+            steps: 8000,
             prefix_every: 1,
             held_out: 0.1,
         }

@@ -246,6 +246,7 @@ mod tests {
             bounds: [0.0, 10.0, 0.0, 10.0],
             zones: vec![Zone::Rectangle([2.0, 4.0, 3.0, 5.0]), Zone::Disc([7.0, 7.0], 1.0)],
             marks: vec![("start".into(), [1.0, 1.0]), ("goal".into(), [9.0, 9.0])],
+            ..Scene::default()
         }
     }
 

@@ -1,0 +1,111 @@
+//! A user's own RDDL domain: run from a task file, or refused in clear words with nothing written.
+#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
+
+mod common;
+
+use std::path::Path;
+
+use common::{prudence, refused, small, succeed, text};
+
+const DOMAIN: &str = "domain tank {
+    types { tank : object; };
+    pvariables {
+        LEAK : { non-fluent, real, default = 0.1 };
+        level(tank) : { state-fluent, real, default = 1.0 };
+        leaked(tank) : { interm-fluent, real };
+        low : { interm-fluent, bool };
+        fill(tank) : { action-fluent, real, default = 0.0 };
+    };
+    cpfs {
+        leaked(?t) = LEAK * level(?t) + Normal(0.0, 0.01);
+        low = exists_{?t : tank} [level(?t) < 0.8];
+        level'(?t) = max[0.0, level(?t) - leaked(?t) + fill(?t)];
+    };
+    reward = -(sum_{?t : tank} [abs[level(?t) - 1.0]]);
+    action-preconditions { forall_{?t : tank} [fill(?t) >= 0.0]; forall_{?t : tank} [fill(?t) <= 0.5]; };
+}
+";
+const INSTANCE: &str = "non-fluents two { domain = tank; objects { tank : { left, right }; }; }
+instance tanks { domain = tank; non-fluents = two; init-state { level(left) = 0.9; }; horizon = 10; discount = 1.0; }
+";
+const TASK: &str = "name = \"tank\"\nsummary = \"two tanks\"\nrule = \"count(low) <= 2\"\ntarget = 0.9\n
+[env]\nkind = \"rddl\"\ndomain = \"tank.rddl\"\ninstance = \"tank-instance.rddl\"\n";
+
+/// The three files, with words of the domain replaced.
+fn write(dir: &Path, words: &[(&str, &str)]) {
+    let domain = words.iter().fold(DOMAIN.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "`{from}` is not in the domain");
+        text.replace(from, to)
+    });
+    for (name, text) in [("tank.rddl", domain.as_str()), ("tank-instance.rddl", INSTANCE), ("task.toml", TASK)] {
+        std::fs::write(dir.join(name), text).unwrap();
+    }
+}
+
+#[test]
+fn a_domain_of_the_users_own_runs_from_a_task_file() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[]);
+    let task = dir.path().join("task.toml");
+    assert!(succeed(prudence(&["tasks", text(&task)])).contains("leaked___left"));
+    let out = dir.path().join("run");
+    let args = ["run", text(&task), "--out", text(&out), "--seeds", "1", "--rounds", "0", "--episodes", "5", "--quiet"];
+    succeed(small(&args, &[]));
+    assert!(out.join("report.html").is_file());
+    succeed(prudence(&["eval", text(&out), "--episodes", "2", "--quiet"]));
+}
+
+#[test]
+fn rollout_steps_the_text() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[]);
+    let (task, actions) = (dir.path().join("task.toml"), dir.path().join("a.csv"));
+    let (state, out) = (dir.path().join("s.json"), dir.path().join("o.jsonl"));
+    std::fs::write(&actions, "0.5,0\n0,0.25\n").unwrap();
+    std::fs::write(&state, r#"{"level___left": 1.0, "level___right": 0.5}"#).unwrap();
+    let mut args = vec!["rollout", text(&task), "--actions", text(&actions), "--state", text(&state)];
+    args.extend(["--set", "env.noise=false", "--out", text(&out)]);
+    succeed(prudence(&args));
+    let lines: Vec<serde_json::Value> =
+        std::fs::read_to_string(&out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let levels = |line: usize| [0, 1].map(|i| lines[line]["observation"][i].as_f64().unwrap());
+    assert_eq!(levels(0), [1.0, 0.5]);
+    assert_eq!(levels(1), [1.0 - 0.1 + 0.5, 0.5 - 0.05]);
+    assert_eq!(lines[1]["reward"], -0.5);
+    assert_eq!(lines[1]["signals"]["low"], 1.0);
+}
+
+#[test]
+fn bad_texts_are_refused_and_nothing_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (task, out) = (dir.path().join("task.toml"), dir.path().join("out"));
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("level(?t) < 0.8", "level < 0.8", &["tank.rddl:11:", "level"]),
+        ("LEAK * level(?t)", "level'(?t)", &["cycle", "level", "leaked"]),
+        ("level(?t) < 0.8", "level(?t) + 0.8", &["tank.rddl:11:", "bool"]),
+        ("LEAK * level(?t)", "LEEK * level(?t)", &["tank.rddl:10:", "LEEK", "LEAK"]),
+        ("forall_{?t : tank} [fill(?t) <= 0.5];", "", &["fill___left", "action-preconditions"]),
+        ("fill(tank) : { action-fluent, real, default = 0.0 }", "fill(tank) : { action-fluent, int, default = 0 }", &[
+            "fill___left",
+            "real",
+        ]),
+        ("domain tank {", "domain tank ", &["tank.rddl:"]),
+    ];
+    for (from, to, words) in cases {
+        write(dir.path(), &[(from, to)]);
+        refused(prudence(&["run", text(&task), "--out", text(&out)]), words);
+    }
+    write(dir.path(), &[]);
+    let (domain, instance) = (dir.path().join("tank.rddl"), dir.path().join("tank-instance.rddl"));
+    let noise = ["run", text(&task), "--out", text(&out), "--set", "env.noise=false"];
+    let uniform = DOMAIN.replace("Normal(0.0, 0.01)", "Uniform(0.0, 0.01)");
+    std::fs::write(&domain, uniform).unwrap();
+    refused(prudence(&noise), &["env.noise", "Uniform", "tank.rddl:10:"]);
+    std::fs::remove_file(&domain).unwrap();
+    refused(prudence(&["run", text(&task), "--out", text(&out)]), &["env.domain", "tank.rddl", "No such file"]);
+    let garbage: Vec<u8> = (0..10_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    std::fs::write(&domain, garbage).unwrap();
+    refused(prudence(&["run", text(&task), "--out", text(&out)]), &["tank.rddl:1:"]);
+    refused(prudence(&["rddl", "check", text(&domain), text(&instance)]), &["tank.rddl:1:"]);
+    assert!(!out.exists());
+}
