@@ -102,14 +102,14 @@ def read_lines(path):
 
 
 def difference(ours, theirs):
-    """Relative difference of two values; infinite for what cannot be compared."""
+    """Relative difference of two values; infinite for what cannot be compared. Ours writes "NaN", "inf" and "-inf"."""
     if ours == theirs:
         return 0.0
     try:
         ours, theirs = float(ours), float(theirs)
     except (TypeError, ValueError):
         return math.inf
-    if math.isnan(ours) and math.isnan(theirs):
+    if ours == theirs or math.isnan(ours) and math.isnan(theirs):
         return 0.0
     relative = abs(ours - theirs) / max(1.0, abs(ours), abs(theirs))
     return math.inf if math.isnan(relative) else relative

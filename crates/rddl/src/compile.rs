@@ -309,9 +309,9 @@ impl<'a> Compiler<'a> {
             },
             Node::If(parts) => self.conditional(parts, into),
             Node::Switch(subject, cases, takes) => self.switch(subject, cases, takes, into),
-            Node::Aggregate(op, counts, body) => match unrolled(counts, body) {
-                Some(_) => self.unrolled(*op, counts, body, into),
-                None => self.loop_over(*op, counts, body),
+            Node::Aggregate(op, counts, body) => match self.unrolls(counts, body) {
+                true => self.unrolled(*op, counts, body, into),
+                false => self.loop_over(*op, counts, body),
             },
             Node::Draw(law, arguments, site) => {
                 let mut slots = [0; 2];
@@ -334,8 +334,8 @@ impl<'a> Compiler<'a> {
             Node::DiscreteOver(variable, count, body, site) => {
                 let first = self.values.len();
                 self.values.resize(first + count, 0.0);
-                match unrolled(&[*count], body) {
-                    Some(_) => {
+                match self.unrolls(&[*count], body) {
+                    true => {
                         for object in 0..*count {
                             self.scope.push(Bound::Object(object));
                             self.counts.push(*count);
@@ -345,7 +345,7 @@ impl<'a> Compiler<'a> {
                             done?;
                         }
                     }
-                    None => self.looped(&[*count], &mut |compiler| {
+                    false => self.looped(&[*count], &mut |compiler| {
                         let value = compiler.tree(body, None)?;
                         let value = compiler.slot(value);
                         let address = compiler.address(first, vec![compiler.term(*variable, 1)], tree.span)?;
@@ -564,6 +564,11 @@ impl<'a> Compiler<'a> {
         self.scope.pop();
         self.counts.pop();
         Ok(())
+    }
+
+    /// Whether to unroll: short loops, while the program is not too long already.
+    fn unrolls(&self, counts: &[usize], body: &Tree) -> bool {
+        self.code.instructions.len() < MAX_CODE / 2 && unrolled(counts, body).is_some()
     }
 
     fn loop_over(&mut self, op: Aggregate, counts: &[usize], body: &Tree) -> Compiled<Operand> {

@@ -11,7 +11,7 @@ use crate::source::{Fault, Span, suggest};
 
 /// Bounds against texts that are meant to exhaust the stack: expressions within expressions, and the height of a tree
 /// (which a long chain of operators makes, too).
-const MAX_DEPTH: u32 = 150;
+const MAX_DEPTH: u32 = 250;
 const MAX_HEIGHT: u32 = 1000;
 /// And against those that are meant to exhaust memory.
 const MAX_NODES: usize = 1_000_000;

@@ -7,7 +7,7 @@ use crate::ast::{Assignment, Constant, ConstantValue, Files, Name, Objects, Type
 use crate::source::{Fault, Span, suggest};
 
 /// At most so many ground pvariables, all kinds together.
-const MAX_GROUND: usize = 10_000_000;
+const MAX_GROUND: usize = 4_000_000;
 
 /// A pvariable has at most so many parameters.
 const MAX_PARAMETERS: usize = 32;

@@ -17,6 +17,9 @@ use crate::tree::Tree;
 /// A step may run about this many instructions: some seconds.
 const MAX_WORK: u64 = 1_000_000_000;
 
+/// The stack of the thread that reads: the tallest expression takes a tenth of it, and only what is used costs memory.
+const STACK: usize = 64 << 20;
+
 /// A domain with an instance, checked and compiled; immutable, and shared between simulators.
 #[derive(Debug)]
 pub struct Program {
@@ -71,7 +74,14 @@ pub struct Ground {
 impl Program {
     /// Reads a domain, an instance and its non-fluents, from one or more texts in any order.
     pub fn load(sources: &[Source]) -> Result<Program, Error> {
-        Program::build(sources).map_err(|fault| fault.show(sources))
+        // On a thread of its own, so that no text can exhaust the caller's stack, however small that is.
+        let built = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(STACK);
+            let reading = thread.spawn_scoped(scope, || Program::build(sources));
+            reading.map(|reading| reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        let built = built.unwrap_or_else(|error| Err(Fault::general(format!("cannot start a thread: {error}"))));
+        built.map_err(|fault| fault.show(sources))
     }
 
     fn build(sources: &[Source]) -> Result<Program, Fault> {

@@ -130,7 +130,7 @@ fn what_is_too_large_is_refused_by_name() {
     let load = |variables: &str, cpf: &str| small("t : object;", variables, cpf, "0", &instance);
     let error =
         load("big(t, t, t) : { state-fluent, bool, default = false };", "").expect_err("64 million").to_string();
-    assert!(error.contains("`big` has more than 10000000 groundings"), "{error}");
+    assert!(error.contains("`big` has more than 4000000 groundings"), "{error}");
     let work = "x' = sum_{?a : t, ?b : t, ?c : t, ?d : t} [(?a == ?b) * (?c == ?d)];";
     let error = load("", work).expect_err("25 thousand million").to_string();
     assert!(error.contains("a step would take about") && error.contains("d.rddl:3:"), "{error}");

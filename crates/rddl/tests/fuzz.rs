@@ -141,7 +141,7 @@ fn a_large_text_of_garbage_is_refused_at_once() {
     assert!(Program::load(&[Source::new("comments", endless), Source::new("i", INSTANCE)]).is_ok());
 }
 
-/// What is just allowed must fit a thread's stack.
+/// What is just allowed must fit the stack.
 #[test]
 fn the_tallest_and_deepest_expressions_are_read() {
     let load = |reward: String| {
@@ -150,8 +150,8 @@ fn the_tallest_and_deepest_expressions_are_read() {
         Program::load(&[Source::new("d", text), Source::new("i", INSTANCE)]).map(|_| ()).map_err(|e| e.to_string())
     };
     assert_eq!(load(format!("1{}", " + 1".repeat(990))), Ok(()));
-    assert_eq!(load(format!("{}1{}", "(".repeat(140), ")".repeat(140))), Ok(()));
-    assert_eq!(load(format!("{}1", "if (now == @dry) then 2 else ".repeat(900))), Ok(()));
+    assert_eq!(load(format!("{}1{}", "(".repeat(240), ")".repeat(240))), Ok(()));
+    assert_eq!(load(format!("{}1", "if (now == @dry) then 2 else ".repeat(990))), Ok(()));
     let sums: String = (0..30).map(|i| format!("sum_{{?v{i} : tank}} [")).collect();
     assert!(load(format!("{sums}1{}", "]".repeat(30))).is_err_and(|e| e.contains("a step would take")));
 }
