@@ -301,16 +301,8 @@ impl Code {
                     values[to] = if values[b] != 0.0 { values[a] } else { kept };
                 }
                 Op::Jump => at = to,
-                Op::JumpIfZero => {
-                    if values[a] == 0.0 {
-                        at = to;
-                    }
-                }
-                Op::JumpUnlessZero => {
-                    if values[a] != 0.0 {
-                        at = to;
-                    }
-                }
+                Op::JumpIfZero if values[a] == 0.0 => at = to,
+                Op::JumpUnlessZero if values[a] != 0.0 => at = to,
                 Op::Reset => registers[a] = 0,
                 Op::Next => {
                     registers[a] += 1;
@@ -361,7 +353,7 @@ impl Code {
                         }
                     };
                 }
-                _ => {}
+                _ => {} // a jump not taken
             }
         }
         failure

@@ -1,6 +1,6 @@
 //! RDDL, the Relational Dynamic Influence Diagram Language: text to typed program to simulator. Knows nothing of learning.
 //!
-//! The tour, in the order data flows. [`Source`]s are read by `parser` (on `lexer`; `expressions` has the operators) into
+//! The tour, in the order data flows. [`Source`]s are read by `parser` (on `lexer`; the grammar is in `blocks` and `expressions`) into
 //! what was written, `ast`. `model` makes the declarations good: types with objects, pvariables with slots in one array of
 //! numbers and their initial values. `check` looks up names and types in every expression and gives a `tree`; `order`
 //! sorts the cpfs. `compile` turns trees into the flat `code` that a step runs; `bounds` reads preconditions and
@@ -9,6 +9,7 @@
 //! Values, steps and names are those of pyRDDLGym 2.7; `tests/rddl-conformance` compares the two.
 
 mod ast;
+mod blocks;
 mod bounds;
 mod check;
 mod code;
