@@ -33,6 +33,7 @@ impl Compiler<'_> {
         self.code.instructions.len() < MAX_CODE / 2 && unrolled(counts, body).is_some()
     }
 
+    /// An aggregation as a loop.
     pub(super) fn loop_over(&mut self, op: Aggregate, counts: &[usize], body: &Tree) -> Compiled<Operand> {
         let to = self.temporary();
         let best = self.temporary();
@@ -85,6 +86,7 @@ impl Compiler<'_> {
         Ok(Operand::Slot(mean))
     }
 
+    /// An aggregation written out.
     pub(super) fn unrolled(
         &mut self,
         op: Aggregate,
@@ -138,10 +140,8 @@ impl Compiler<'_> {
                 state.total = Some(total);
                 return Ok(total == Operand::Constant(settled));
             }
-            let to = *state.to.get_or_insert_with(|| {
-                self.values.push(0.0);
-                (self.values.len() - 1) as u32
-            });
+            let to = state.to.unwrap_or_else(|| self.temporary());
+            state.to = Some(to);
             let value = self.tree(body, Some(to))?;
             match value {
                 Operand::Constant(value) if value == settled && state.exits.is_empty() => {
