@@ -2,8 +2,9 @@
 
     random_texts.py --binary PATH [--count 300] [--seed 0] [--keep FOLDER]
 
-The expressions are well typed but brackets are left out at random, so precedence is tested too. A text that pyRDDLGym
-refuses or fails on says nothing and is only counted. Texts that show a difference are kept.
+The expressions are well typed but brackets are left out at random, so precedence is tested too. Nothing is divided by zero: for pyRDDLGym
+0 * inf is 0 or NaN, depending on the other objects; for us it is 0. A text that pyRDDLGym refuses or fails on says nothing and is only
+counted. Texts that show a difference are kept.
 """
 
 import argparse
@@ -94,8 +95,10 @@ class Writer:
         full = lambda: self.real(scope, depth - 1)
         condition = lambda: self.bool(scope, depth - 1)
         form = self.random.randrange(10)
-        if form < 4:
-            return f"{one()} {self.pick('+-*/')} {one()}"
+        if form < 3:
+            return f"{one()} {self.pick('+-*')} {one()}"
+        if form == 3:
+            return f"{one()} / {self.pick(['4', '-0.3', '(abs[{}] + 0.5)']).format(full())}"
         if form == 4:
             return self.pick(["-{}", "abs[{}]", "sgn[{}]", "tanh[{}]", "cos[{}]", "sqrt[abs[{}]]", "pow[abs[{}], 1.5]"]).format(one())
         if form == 5:
@@ -126,7 +129,7 @@ class Writer:
             other = self.node(scope)
             return self.pick([f"on({node})", f"flip({node})", f"A({node}, {other})", f"hue({node}) == {self.colour(scope)}", f"{node} ~= {other}", "true"])
         one = lambda: self.bracketed(self.bool(scope, depth - 1))
-        number = lambda: self.bracketed(self.real(scope, depth - 1))
+        number = lambda: f"({self.real(scope, depth - 1)})"
         form = self.random.randrange(7)
         if form < 2:
             return f"{one()} {self.pick(['^', '|', '&', '=>', '<=>', '^', '|'])} {one()}"

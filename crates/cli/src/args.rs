@@ -340,7 +340,7 @@ pub struct SimulateArgs {
     /// Files with a domain, an instance and, there or apart, its non-fluents; in any order
     #[arg(required = true, value_name = "FILE.rddl")]
     pub files: Vec<PathBuf>,
-    /// How many steps [default: as many as there are actions, else the horizon]
+    /// How many steps [default: as many as there are actions, else the horizon, else 100]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
     /// The seed of all draws

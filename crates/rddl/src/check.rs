@@ -1,11 +1,12 @@
 //! Expressions against declarations: names, arities, types, scopes, and who may read whom.
 
-use crate::ast::{self, Aggregate, Binding, Expr, ExprKind, Name};
-use crate::code::Op;
-use crate::distributions::Law;
+mod operators;
+mod random;
+
+use crate::ast::{Aggregate, Binding, Expr, ExprKind, Name};
 use crate::model::{Kind, Model, Range, wrong_arity};
 use crate::source::{Fault, Span, suggest};
-use crate::tree::{Index, Node, Site, Tree};
+use crate::tree::{Index, Node, Tree};
 
 type Checked<T> = Result<T, Fault>;
 
@@ -249,112 +250,6 @@ impl<'a> Checker<'a> {
         }
     }
 
-    // Operators and functions.
-
-    fn unary(&mut self, op: ast::Unary, a: &Expr, span: Span) -> Checked<Tree> {
-        match op {
-            ast::Unary::Not => Ok(apply1(Op::Not, self.condition(a)?, Range::Bool, span)),
-            ast::Unary::Plus => self.number(a),
-            ast::Unary::Minus => {
-                let a = self.number(a)?;
-                let range = numeric(a.range);
-                let op = if range == Range::Int { Op::NegateInt } else { Op::Negate };
-                Ok(apply1(op, a, range, span))
-            }
-        }
-    }
-
-    fn binary(&mut self, op: ast::Binary, a: &Expr, b: &Expr, span: Span) -> Checked<Tree> {
-        use ast::Binary as B;
-        let logical = match op {
-            B::Equivalent => Some(Op::Equal),
-            B::Implies => Some(Op::Implies),
-            B::Or => Some(Op::Or),
-            B::And => Some(Op::And),
-            _ => None,
-        };
-        if let Some(op) = logical {
-            let parts = [self.condition(a)?, self.condition(b)?];
-            return Ok(apply2(op, parts, Range::Bool, span));
-        }
-        let arithmetic = match op {
-            B::Add => Some(Op::Add),
-            B::Subtract => Some(Op::Subtract),
-            B::Multiply => Some(Op::Multiply),
-            B::Divide => Some(Op::Divide),
-            _ => None,
-        };
-        if let Some(op) = arithmetic {
-            let (a, b) = (self.number(a)?, self.number(b)?);
-            let range = both(&a, &b);
-            let (op, range) = match op {
-                Op::Divide => (op, Range::Real),
-                Op::Multiply if range == Range::Int => (Op::MultiplyInt, range),
-                _ => (op, range),
-            };
-            return Ok(apply2(op, [a, b], range, span));
-        }
-        let parts = [self.expr(a)?, self.expr(b)?];
-        let comparable = match (parts[0].range, parts[1].range) {
-            (Range::Object(a), Range::Object(b)) if a == b => matches!(op, B::Equal | B::NotEqual),
-            (Range::Object(_), _) | (_, Range::Object(_)) => false,
-            _ => true,
-        };
-        if !comparable {
-            let (a, b) = (self.model.range_name(parts[0].range), self.model.range_name(parts[1].range));
-            let message = format!("{a} and {b} cannot be compared so; objects are compared by == and ~= within a type");
-            return Err(Fault::at(span, message));
-        }
-        let op = match op {
-            B::Equal => Op::Equal,
-            B::NotEqual => Op::NotEqual,
-            B::Less => Op::Less,
-            B::LessOrEqual => Op::LessOrEqual,
-            B::Greater => Op::Greater,
-            _ => Op::GreaterOrEqual,
-        };
-        Ok(apply2(op, parts, Range::Bool, span))
-    }
-
-    fn function(&mut self, name: &Name, arguments: &[Expr], span: Span) -> Checked<Tree> {
-        let Some((_, op, arity)) = FUNCTIONS.iter().find(|(known, ..)| *known == name.text) else {
-            let hint = suggest(&name.text, FUNCTIONS.iter().map(|(known, ..)| *known));
-            return Err(Fault::at(name.span, format!("no function is called `{}`{hint}", name.text)));
-        };
-        if arguments.len() != *arity {
-            let message = format!(
-                "`{}` takes {arity} argument{}, {} given",
-                name.text,
-                if *arity == 1 { "" } else { "s" },
-                arguments.len()
-            );
-            return Err(Fault::at(span, message));
-        }
-        if let [a] = arguments {
-            let a = self.number(a)?;
-            let range = match op {
-                Op::Abs => numeric(a.range),
-                Op::Sign | Op::Round | Op::Floor | Op::Ceil => Range::Int,
-                _ => Range::Real,
-            };
-            return Ok(apply1(*op, a, range, span));
-        }
-        let [a, b] = arguments else { return Err(Fault::at(span, "expected one or two arguments")) };
-        if matches!(op, Op::IntDivide | Op::IntModulo) {
-            let what = format!("`{}`", name.text);
-            let parts = [self.integer(a, &what)?, self.integer(b, &what)?];
-            return Ok(apply2(*op, parts, Range::Int, span));
-        }
-        let (a, b) = (self.number(a)?, self.number(b)?);
-        let range = both(&a, &b);
-        let (op, range) = match op {
-            Op::Modulo if range == Range::Int => (Op::IntModulo, range),
-            Op::Modulo | Op::Minimum | Op::Maximum | Op::Power => (*op, range),
-            _ => (*op, Range::Real),
-        };
-        Ok(apply2(op, [a, b], range, span))
-    }
-
     // Loops and branches.
 
     /// Puts variables into scope; gives the number of objects of each.
@@ -431,120 +326,9 @@ impl<'a> Checker<'a> {
         let range = ranges.try_fold(first, |range, next| self.common(range, next, span))?;
         Ok(Tree::new(Node::Switch(Box::new(subject_tree), trees, takes), range, span))
     }
-
-    // Distributions.
-
-    fn site(&mut self, normalised: bool, span: Span) -> Checked<Site> {
-        if !matches!(self.reader, Reader::Cpf(_) | Reader::Reward) {
-            let message = format!("{} must not be random", self.reader.name());
-            return Err(Fault::at(span, message));
-        }
-        self.sites += 1;
-        Ok(Site { number: self.sites - 1, normalised })
-    }
-
-    fn distribution(&mut self, name: &Name, arguments: &[Expr], span: Span) -> Checked<Tree> {
-        if let ("KronDelta" | "DiracDelta", [argument]) = (name.text.as_str(), arguments) {
-            let tree = self.expr(argument)?;
-            return match (name.text.as_str(), tree.range) {
-                ("KronDelta", Range::Real) => Err(Fault::at(
-                    argument.span,
-                    "KronDelta takes bool, int or an object, this is real; see DiracDelta",
-                )),
-                ("DiracDelta", Range::Object(_)) => {
-                    Err(Fault::at(argument.span, "DiracDelta takes a number, this is an object; see KronDelta"))
-                }
-                _ => Ok(tree),
-            };
-        }
-        let law = Law::by_name(&name.text);
-        let arity = law.map_or(1, Law::arity);
-        let (Some(law), true) = (law, arguments.len() == arity) else {
-            let message = format!(
-                "`{}` takes {arity} argument{}, {} given",
-                name.text,
-                if arity == 1 { "" } else { "s" },
-                arguments.len()
-            );
-            return Err(Fault::at(span, message));
-        };
-        let site = self.site(true, span)?;
-        let mut trees = Vec::with_capacity(arity);
-        for (i, argument) in arguments.iter().enumerate() {
-            trees.push(match (law, i) {
-                (Law::Binomial, 0) => self.integer(argument, "the count of a Binomial")?,
-                _ => self.number(argument)?,
-            });
-        }
-        Ok(Tree::new(Node::Draw(law, trees, site), law.range(), span))
-    }
-
-    fn discrete(&mut self, normalised: bool, of: &Name, cases: &[(Name, Expr)], span: Span) -> Checked<Tree> {
-        let site = self.site(normalised, span)?;
-        let number = self.model.type_of(of)?;
-        let objects = &self.model.types[number].objects;
-        if !self.model.types[number].enumeration {
-            return Err(Fault::at(of.span, format!("`{}` is no enumeration; see Discrete_{{?x : type}}", of.text)));
-        }
-        let mut probabilities: Vec<Option<Tree>> = objects.iter().map(|_| None).collect();
-        for (label, case) in cases {
-            let place = self.model.object_of(label, number)?;
-            let tree = self.number(case)?;
-            if probabilities[place].replace(tree).is_some() {
-                return Err(Fault::at(label.span, "this value has a probability already"));
-            }
-        }
-        let missing = |place: usize| Fault::at(span, format!("no probability for `@{}`", objects[place]));
-        let probabilities = probabilities.into_iter().enumerate().map(|(i, p)| p.ok_or_else(|| missing(i)));
-        let probabilities = probabilities.collect::<Checked<Vec<Tree>>>()?;
-        Ok(Tree::new(Node::Discrete(probabilities, site), Range::Object(number), span))
-    }
 }
 
 /// What arithmetic makes of a value: a condition counts 0 or 1.
 fn numeric(range: Range) -> Range {
     if range == Range::Bool { Range::Int } else { range }
 }
-
-fn both(a: &Tree, b: &Tree) -> Range {
-    if a.range == Range::Real || b.range == Range::Real { Range::Real } else { Range::Int }
-}
-
-fn apply1(op: Op, a: Tree, range: Range, span: Span) -> Tree {
-    Tree::new(Node::Apply1(op, Box::new(a)), range, span)
-}
-
-fn apply2(op: Op, parts: [Tree; 2], range: Range, span: Span) -> Tree {
-    Tree::new(Node::Apply2(op, Box::new(parts)), range, span)
-}
-
-/// The functions, what they compute, and how many arguments they take.
-const FUNCTIONS: [(&str, Op, usize); 27] = [
-    ("abs", Op::Abs, 1),
-    ("sgn", Op::Sign, 1),
-    ("round", Op::Round, 1),
-    ("floor", Op::Floor, 1),
-    ("ceil", Op::Ceil, 1),
-    ("cos", Op::Cos, 1),
-    ("sin", Op::Sin, 1),
-    ("tan", Op::Tan, 1),
-    ("acos", Op::Acos, 1),
-    ("asin", Op::Asin, 1),
-    ("atan", Op::Atan, 1),
-    ("cosh", Op::Cosh, 1),
-    ("sinh", Op::Sinh, 1),
-    ("tanh", Op::Tanh, 1),
-    ("exp", Op::Exp, 1),
-    ("ln", Op::Ln, 1),
-    ("sqrt", Op::Sqrt, 1),
-    ("lngamma", Op::LnGamma, 1),
-    ("gamma", Op::Gamma, 1),
-    ("div", Op::IntDivide, 2),
-    ("mod", Op::IntModulo, 2),
-    ("fmod", Op::Modulo, 2),
-    ("min", Op::Minimum, 2),
-    ("max", Op::Maximum, 2),
-    ("pow", Op::Power, 2),
-    ("log", Op::Log, 2),
-    ("hypot", Op::Hypot, 2),
-];

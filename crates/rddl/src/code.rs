@@ -301,16 +301,8 @@ impl Code {
                     values[to] = if values[b] != 0.0 { values[a] } else { kept };
                 }
                 Op::Jump => at = to,
-                Op::JumpIfZero => {
-                    if values[a] == 0.0 {
-                        at = to;
-                    }
-                }
-                Op::JumpUnlessZero => {
-                    if values[a] != 0.0 {
-                        at = to;
-                    }
-                }
+                Op::JumpIfZero if values[a] == 0.0 => at = to,
+                Op::JumpUnlessZero if values[a] != 0.0 => at = to,
                 Op::Reset => registers[a] = 0,
                 Op::Next => {
                     registers[a] += 1;
@@ -324,8 +316,7 @@ impl Code {
                         Some(slot) => values[slot],
                         None => {
                             let message = "a fluent used as an index is not an object of its type";
-                            let span = self.addresses[a].span;
-                            failure = failure.or(Some(Failure { span, message, value: f64::NAN }));
+                            failure.get_or_insert(Failure { span: self.addresses[a].span, message, value: f64::NAN });
                             f64::NAN
                         }
                     }
@@ -336,32 +327,13 @@ impl Code {
                     }
                 }
                 Op::Draw => {
-                    let site = &self.sites[a];
-                    let key = DrawKey { code: self, site, registers, step };
-                    values[to] = match site.what {
-                        What::Law(law, a, b) => {
-                            let (a, b) = (values[a as usize], values[b as usize]);
-                            match law.wrong(a, b) {
-                                None => draws.law(law, a, b, key),
-                                Some((message, value)) => {
-                                    failure = failure.or(Some(Failure { span: site.span, message, value }));
-                                    f64::NAN
-                                }
-                            }
-                        }
-                        What::Discrete { first, count, normalised } => {
-                            let weights = &values[first as usize..(first + count) as usize];
-                            match discrete_sum(weights, normalised) {
-                                Ok(sum) => draws.discrete(weights, sum, key),
-                                Err((message, value)) => {
-                                    failure = failure.or(Some(Failure { span: site.span, message, value }));
-                                    f64::NAN
-                                }
-                            }
-                        }
-                    };
+                    let key = DrawKey { code: self, site: &self.sites[a], registers, step };
+                    values[to] = draw(key, values, draws).unwrap_or_else(|wrong| {
+                        failure.get_or_insert(wrong);
+                        f64::NAN
+                    });
                 }
-                _ => {}
+                _ => {} // a jump not taken
             }
         }
         failure
@@ -390,6 +362,26 @@ impl Code {
     /// An address of index registers alone.
     pub fn flat_index(&self, address: u32, registers: &[usize]) -> usize {
         self.resolve(address as usize, &[], registers).unwrap_or(0)
+    }
+}
+
+/// Apart from the loop above, which is the faster for being small.
+#[inline(never)]
+fn draw<D: Draws>(key: DrawKey<'_>, values: &[f64], draws: &mut D) -> Result<f64, Failure> {
+    let site = key.site;
+    let failure = |(message, value)| Failure { span: site.span, message, value };
+    match site.what {
+        What::Law(law, a, b) => {
+            let (a, b) = (values[a as usize], values[b as usize]);
+            match law.wrong(a, b) {
+                None => Ok(draws.law(law, a, b, key)),
+                Some(wrong) => Err(failure(wrong)),
+            }
+        }
+        What::Discrete { first, count, normalised } => {
+            let weights = &values[first as usize..(first + count) as usize];
+            discrete_sum(weights, normalised).map(|sum| draws.discrete(weights, sum, key)).map_err(failure)
+        }
     }
 }
 
