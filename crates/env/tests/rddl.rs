@@ -80,7 +80,7 @@ fn a_text_of_the_users_own_is_an_environment_or_is_refused_by_name() {
     contains(refused(&[("HORIZON", "horizon = pos-inf;")]), &["horizon"]);
     contains(refused(&[("CPF", "s(?o, ?o)")]), &["d.rddl:4:", "s(?o, ?o)"]);
     contains(refused(&[("CPF", "t(?o)")]), &["d.rddl:4:", "`t`"]);
-    contains(refused(&[("<= 1.0", "<= -2.0")]), &["a"]);
+    contains(refused(&[("BOUND", "forall_{?o : o} [a(?o) <= -2.0];")]), &["`a`", "bounds"]);
 }
 
 #[test]
