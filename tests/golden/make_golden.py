@@ -325,7 +325,7 @@ def fit_case(seed, encoder, prefix_every, steps):
         })
     segment = lambda episode, start, end, safe, at=None: {"episode": episode, "start": start, "end": end, "safe": safe, "at": at}
     segments = [
-        segment(0, 0, 7, False, 4),  # prefixes of both labels
+        segment(0, 0, 7, False, 3),  # prefixes of both labels, and one that is not asked
         segment(0, 3, 7, True),
         segment(1, 0, 4, False),  # only the whole of it has a label
         segment(2, 0, 1, True),  # one step
@@ -341,7 +341,7 @@ def fit_case(seed, encoder, prefix_every, steps):
     case["initial"] = flat(model)
     case |= {"episodes": episodes, "segments": segments, "steps": []}
     adam = torch.optim.AdamW(model.parameters(), weight_decay=settings["weight_decay"])
-    seen = {"clipped": 0, "not clipped": 0, "no label": 0}
+    seen = {"clipped": 0, "not clipped": 0, "no label": 0, "breaking": 0}
     for k in range(steps):
         size = [FIT_BATCH, 5, FIT_BATCH, 1, 6, FIT_BATCH, 3][k % 7]  # also fewer than there is room for
         chosen = [random.bits() % len(segments) for _ in range(size)]
@@ -359,6 +359,10 @@ def fit_case(seed, encoder, prefix_every, steps):
             length = s["end"] - s["start"]
             for prefix in range(1, length + 1):
                 if prefix % prefix_every and prefix != length:
+                    continue
+                # The state that breaks the rule is read with the next step: the prefix that ends here is not asked.
+                if s["start"] + prefix - 1 == s["at"] and prefix != length:
+                    seen["breaking"] += 1
                     continue
                 safe = prefix_label(s, prefix)
                 if safe is None:
