@@ -1,4 +1,5 @@
 //! RDDL domains as environments: what is accepted, what is refused and in which words.
+#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
 
 use prudence_env::conformance::{Chance, check};
 use prudence_env::rddl::{Rddl, Settings};
