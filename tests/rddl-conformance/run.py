@@ -144,7 +144,7 @@ def simulate(binary, domain, instance, uniforms, out, timeout, more):
         done = subprocess.run(command, timeout=timeout, capture_output=True, text=True)
     except subprocess.TimeoutExpired:
         return f"ours: no answer within {timeout:g} s", False
-    message = (done.stderr.strip() or done.stdout.strip()).split("\n")[0]
+    message = (done.stderr.strip() or done.stdout.strip()).split("\n")[0].replace(f"{domain.parent}/", "")
     if done.returncode == 2:
         return f"refused: {message}", True
     return (f"ours: exit code {done.returncode}: {message}" if done.returncode else None), False
