@@ -218,13 +218,15 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Puts a value into a slot; the instruction that has just computed it may write there directly.
-    fn put(&mut self, value: Operand, to: u32) -> Compiled<()> {
+    /// Puts a value into a slot. The instruction that has just computed it may write there directly, if it came after
+    /// `since`: an earlier one's value may be in use elsewhere.
+    fn put(&mut self, value: Operand, to: u32, since: usize) -> Compiled<()> {
         if value == Operand::Slot(to) {
             return Ok(());
         }
         let first_free = self.model.values.len() as u32;
-        if let (Operand::Slot(from), Some(last)) = (value, self.just_computed())
+        let new = self.code.instructions.len() > since;
+        if let (true, Operand::Slot(from), Some(last)) = (new, value, self.just_computed())
             && last.to == from
             && from >= first_free
         {
@@ -245,8 +247,9 @@ impl<'a> Compiler<'a> {
     }
 
     fn value_into(&mut self, tree: &Tree, to: u32) -> Compiled<()> {
+        let since = self.code.instructions.len();
         let value = self.tree(tree, Some(to))?;
-        self.put(value, to)
+        self.put(value, to, since)
     }
 
     // Addresses.

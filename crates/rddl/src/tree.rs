@@ -104,7 +104,7 @@ fn over(counts: &[usize], body: &Tree) -> (u64, u64, bool) {
     (unrolled.unwrap_or(body.size.saturating_add(8)), work, body.touchy)
 }
 
-fn rounds(counts: &[usize]) -> u64 {
+pub(crate) fn rounds(counts: &[usize]) -> u64 {
     counts.iter().fold(1u64, |n, count| n.saturating_mul(*count as u64))
 }
 

@@ -223,3 +223,18 @@ fn a_law_with_bad_parameters_fails_with_its_place_and_only_where_it_is_reached()
     assert_eq!((simulator.state(), simulator.steps()), (&[-5.0][..], 1));
     assert!(simulator.step(&[3.0], &mut Random::seeded(0)).is_ok());
 }
+
+/// A value that was computed before is used again, not taken away from who has it.
+#[test]
+fn a_value_used_twice_stays_where_it_is() {
+    let variables = "s : { state-fluent, real, default = 1.0 }; u : { state-fluent, real, default = 1.0 };";
+    let same = "((s + u + s + u) > 1)";
+    let (left, right) = (same, format!("(exists_{{?a : t}} [{same}])"));
+    let one = "if (Discrete(t, @p : s / u, @q : 1 - s / u) == @p) then 10 else 0";
+    let cpfs = format!("x' = {left} + {right}; s' = s; u' = u;");
+    let reward = format!("(s / u) + ({one})");
+    let mut simulator = simulator(small("t : { @p, @q };", variables, &cpfs, &reward, ""));
+    let step = simulator.step(&[0.0], &mut Random::seeded(1)).expect("a step");
+    let x = simulator.program().ground(Kind::State)[0].slot;
+    assert_eq!((simulator.values()[x], step.reward), (2.0, 11.0));
+}

@@ -69,9 +69,10 @@ impl Compiler<'_> {
             self.emit(Op::Move, to, factor, 0)?;
             let over = self.jump(Op::JumpIfZero, factor)?;
             let mark = self.journal.len();
+            let since = self.code.instructions.len();
             let second = self.tree(second, None)?;
             let value = self.compute(op, first, second)?;
-            self.put(value, to)?;
+            self.put(value, to, since)?;
             self.forget(mark);
             self.land(over);
             return Ok(Operand::Slot(to));

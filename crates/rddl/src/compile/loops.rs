@@ -4,7 +4,7 @@
 use super::{Bound, Compiled, Compiler, HEAVY, MAX_CODE, Operand, objects_at};
 use crate::ast::Aggregate;
 use crate::code::Op;
-use crate::tree::{Tree, unrolled};
+use crate::tree::{Tree, rounds, unrolled};
 
 impl Compiler<'_> {
     /// Emits loops over variables, the last innermost, around what `body` emits.
@@ -78,7 +78,7 @@ impl Compiler<'_> {
         if op != Aggregate::Avg {
             return Ok(value);
         }
-        let count = counts.iter().product::<usize>() as f64;
+        let count = rounds(counts) as f64;
         let value = self.slot(value);
         let count = self.slot(Operand::Constant(count));
         let mean = self.temporary();
@@ -94,7 +94,7 @@ impl Compiler<'_> {
         body: &Tree,
         into: Option<u32>,
     ) -> Compiled<Operand> {
-        let rounds = counts.iter().product::<usize>();
+        let rounds = rounds(counts) as usize;
         let before = self.scope.len();
         let mut state = Unrolled { op, total: None, place: Operand::Constant(0.0), exits: Vec::new(), to: into };
         self.counts.extend(counts);
@@ -142,6 +142,7 @@ impl Compiler<'_> {
             }
             let to = state.to.unwrap_or_else(|| self.temporary());
             state.to = Some(to);
+            let since = self.code.instructions.len();
             let value = self.tree(body, Some(to))?;
             match value {
                 Operand::Constant(value) if value == settled && state.exits.is_empty() => {
@@ -151,7 +152,7 @@ impl Compiler<'_> {
                 Operand::Constant(value) if value != settled => return Ok(false),
                 _ => {}
             }
-            self.put(value, to)?;
+            self.put(value, to, since)?;
             state.total = Some(Operand::Slot(to));
             state.exits.push(self.jump(exit, to)?);
             return Ok(matches!(value, Operand::Constant(_)));
