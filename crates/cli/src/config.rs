@@ -6,6 +6,7 @@ use anyhow::{Context as _, anyhow, bail};
 use prudence_agent::settings::Settings as TrainingSettings;
 use prudence_agent::{AgentSettings, Algorithm, MultiplierSettings, TrainSettings};
 use prudence_data::Rule;
+use prudence_env::rddl::BUILTIN;
 use prudence_env::{EnvSettings, MakeEnv as _};
 use prudence_report::records::Reference;
 use prudence_safety::FitSettings;
@@ -220,17 +221,22 @@ pub fn resolve(task: &str, files: &[std::path::PathBuf], sets: &[String]) -> any
     let names = || TASKS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let (mut table, origin) = match TASKS.iter().find(|(name, _)| *name == task) {
         Some((_, text)) => (text.parse::<Table>()?, format!("task {task}")),
-        None if Path::new(task).is_file() => (read_task(Path::new(task))?, task.to_owned()),
+        None if Path::new(task).is_file() => (read_table(Path::new(task))?, task.to_owned()),
         None => bail!("unknown task `{task}`: expected one of {}, or the path of a task file", names()),
     };
     let mut config: Config = table.clone().try_into().map_err(|e| anyhow!("{origin}: {e}"))?;
+    let (rule, env) = (config.rule.clone(), config.env.clone());
     for path in files {
         merge(&mut table, read_table(path)?);
         config = table.clone().try_into().map_err(|e| anyhow!("{}: {e}", path.display()))?;
     }
     for set in sets {
         apply(&mut table, set)?;
+        anchor(&mut table, &std::env::current_dir()?);
         config = table.clone().try_into().map_err(|e| anyhow!("--set {set}: {}", one_line(&e)))?;
+    }
+    if config.rule != rule || config.env != env {
+        config.reference.clear(); // they were the task's own
     }
     config.check()?;
     Ok(config)
@@ -269,20 +275,25 @@ fn merge(base: &mut Table, over: Table) {
     }
 }
 
-/// A task file's table; files it names are relative to its folder.
-fn read_task(path: &Path) -> anyhow::Result<Table> {
-    let mut table = read_table(path)?;
-    if let Some(env) = table.get("env") {
-        let mut env: EnvSettings = env.clone().try_into().map_err(|e| anyhow!("{}: env: {e}", path.display()))?;
-        let folder = std::path::absolute(path).with_context(|| path.display().to_string())?;
-        env.relative_to(folder.parent().unwrap_or(Path::new("/")));
-        table.insert("env".into(), Value::try_from(env)?);
-    }
-    Ok(table)
-}
-
+/// A file's table; files that it names are relative to its folder.
 fn read_table(path: &Path) -> anyhow::Result<Table> {
     let bytes = prudence_data::files::read_limited(path, 1 << 20)?;
     let text = String::from_utf8(bytes).with_context(|| format!("{}: not UTF-8 text", path.display()))?;
-    text.parse::<Table>().map_err(|e| anyhow!("{}: {e}", path.display()))
+    let mut table = text.parse::<Table>().map_err(|e| anyhow!("{}: {e}", path.display()))?;
+    let place = std::path::absolute(path).with_context(|| path.display().to_string())?;
+    anchor(&mut table, place.parent().unwrap_or(Path::new("/")));
+    Ok(table)
+}
+
+/// Makes paths in `[env]` absolute that are relative to a folder.
+fn anchor(table: &mut Table, folder: &Path) {
+    let Some(Value::Table(env)) = table.get_mut("env") else { return };
+    for key in ["domain", "instance"] {
+        if let Some(Value::String(file)) = env.get_mut(key)
+            && !file.starts_with(BUILTIN)
+            && let Some(place) = folder.join(&*file).to_str()
+        {
+            *file = place.to_owned();
+        }
+    }
 }

@@ -28,26 +28,37 @@ pub enum Invocation {
     },
 }
 
-/// Makes a new run's folder with its configuration and the model it starts from; refuses one that is there.
+/// Makes a new run's folder with its configuration, the texts of its environment and the model it starts from; refuses one
+/// that is there. Gives the configuration that uses the folder's own texts.
 ///
 /// `command.json` comes last: a folder that has it can be resumed.
-pub fn create(dir: &Path, config: &Config, invocation: &Invocation, model: Option<&SafetyModel>) -> anyhow::Result<()> {
-    let text = config.to_toml()?;
+pub fn create(
+    dir: &Path,
+    mut config: Config,
+    invocation: &Invocation,
+    model: Option<&SafetyModel>,
+) -> anyhow::Result<Config> {
+    let texts = config.env.detach()?;
     prudence_data::files::create_fresh_dir(dir)?;
-    write_atomic(&dir.join("config.toml"), text.as_bytes())?;
+    for (name, text) in texts {
+        write_atomic(&dir.join(name), text.as_bytes())?;
+    }
+    write_atomic(&dir.join("config.toml"), config.to_toml()?.as_bytes())?;
     if let Some(model) = model {
         let place = dir.join("round-0/safety");
         std::fs::create_dir_all(&place)?;
         write_atomic(&place.join("model.safetensors"), &model.to_bytes()?)?;
     }
-    Ok(write_atomic(&dir.join("command.json"), &serde_json::to_vec_pretty(invocation)?)?)
+    write_atomic(&dir.join("command.json"), &serde_json::to_vec_pretty(invocation)?)?;
+    Ok(open(dir)?.0)
 }
 
 /// Refuses an `--out` that is there already.
 pub fn refuse_existing(out: &Path) -> anyhow::Result<()> {
     match out.exists() {
         true => {
-            bail!("--out {}: exists already; choose another folder, or go on with `prudence resume`", out.display())
+            let remedy = if out.is_dir() { "folder, or go on with `prudence resume` if it is a run's" } else { "name" };
+            bail!("--out {}: exists already; choose another {remedy}", out.display())
         }
         false => Ok(()),
     }

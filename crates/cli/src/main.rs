@@ -1,5 +1,10 @@
 //! The binary `prudence`: parse, run, exit code.
 
+/// std's, but for a reader that went away: `prudence tasks | head` ends there.
+macro_rules! println {
+    ($($text:tt)*) => { $crate::print(format_args!("{}\n", format_args!($($text)*))) };
+}
+
 mod args;
 mod commands;
 mod config;
@@ -9,6 +14,7 @@ mod progress;
 mod reporting;
 mod stages;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
@@ -19,9 +25,24 @@ fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            // Some errors say their cause, too.
+            let message = error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |message, cause| {
+                if message.contains(&cause) { message } else { format!("{message}: {cause}") }
+            });
+            eprintln!("error: {message}");
             ExitCode::from(exit_code(&error))
         }
+    }
+}
+
+/// To stdout.
+fn print(text: std::fmt::Arguments<'_>) {
+    if let Err(error) = std::io::stdout().lock().write_fmt(text) {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        eprintln!("error: stdout: {error}");
+        std::process::exit(1);
     }
 }
 

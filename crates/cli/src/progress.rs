@@ -8,7 +8,6 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 #[derive(Clone)]
 pub struct Progress {
     bars: MultiProgress,
-    visible: bool,
     quiet: bool,
 }
 
@@ -17,7 +16,7 @@ impl Progress {
     pub fn new(quiet: bool) -> Self {
         let visible = !quiet && std::io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        Self { bars: MultiProgress::with_draw_target(target), visible, quiet }
+        Self { bars: MultiProgress::with_draw_target(target), quiet }
     }
 
     /// A bar of `total` steps that is gone when it is dropped.
@@ -31,15 +30,8 @@ impl Progress {
         Bar(bar)
     }
 
-    /// A line about how things go, for who is watching.
+    /// A line about how things go.
     pub fn say(&self, line: &str) {
-        if self.visible {
-            self.bars.suspend(|| eprintln!("{line}"));
-        }
-    }
-
-    /// A line that must be seen.
-    pub fn warn(&self, line: &str) {
         if !self.quiet {
             self.bars.suspend(|| eprintln!("{line}"));
         }

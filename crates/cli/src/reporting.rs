@@ -4,7 +4,7 @@ use std::path::Path;
 
 use prudence_agent::Algorithm;
 use prudence_agent::evaluate::TestEpisode;
-use prudence_data::files::write_atomic;
+use prudence_data::files::{read_limited, write_atomic};
 use prudence_env::MakeEnv as _;
 use prudence_report::figure::{self, Curve, Figure, MultiplierCurve, Path as DrawnPath};
 use prudence_report::html::Report;
@@ -162,10 +162,11 @@ pub fn write(config: &Config, dir: &Path, outcome: &Outcome, evaluation: &Evalua
     for figure in &figures {
         write_atomic(&place.join(format!("{}.svg", figure.name)), figure.svg.as_bytes())?;
     }
+    let settings = read_limited(&dir.join("config.toml"), 1 << 20)?;
     let report = Report {
         evaluation,
         figures: &figures,
-        config: &config.to_toml()?,
+        config: &String::from_utf8_lossy(&settings),
         commands: &["prudence run config.toml --out again".to_owned(), "# config.toml: the settings above".to_owned()],
         version: env!("CARGO_PKG_VERSION"),
         notes: &notes(config, outcome, evaluation),

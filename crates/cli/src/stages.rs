@@ -1,6 +1,7 @@
 //! The stages of the way data goes: collect or train, label, fit. Each can be done again on the same folder and then only
 //! does what is missing.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +86,7 @@ impl Job<'_> {
                 100.0 * record.safe_share,
                 record.multiplier
             )),
-            Event::Warning(text) => progress.warn(&format!("warning: {label}: {text}")),
+            Event::Warning(text) => progress.say(&format!("warning: {label}: {text}")),
         });
         trainer.with_context(|| label)
     }
@@ -96,7 +97,7 @@ pub fn label(store: &Path, rule: &Rule, extra_starts: usize, seed: u64) -> anyho
     let episodes = Store::open(store)?;
     let mut log = LabelLog::open(&label_path(store))?;
     let by = format!("rule: {}", rule.text());
-    let known: std::collections::HashSet<u64> =
+    let known: HashSet<u64> =
         latest(log.labels()).into_iter().filter(|l| l.by == by && l.start == 0).map(|l| l.episode).collect();
     let when = clock::timestamp();
     let mut labelled = 0;
@@ -156,8 +157,12 @@ pub fn fit_model(
         }
     })?;
     let predictions = predictions(&model, &data.episodes, &data.held_out);
+    if predictions.is_empty() {
+        progress.say("warning: no labelled episode is held out, so nothing says how good the model is: label more");
+    }
+    let labelled: HashSet<usize> = data.training.iter().chain(&data.held_out).map(|segment| segment.episode).collect();
     let fitted = Fitted {
-        data_episodes: data.episodes.len() as u64,
+        data_episodes: labelled.len() as u64,
         data_segments: data.labels as u64,
         held_out: Quality::of(&predictions),
         predictions,

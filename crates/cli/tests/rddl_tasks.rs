@@ -52,7 +52,28 @@ fn a_domain_of_the_users_own_runs_from_a_task_file() {
     let args = ["run", text(&task), "--out", text(&out), "--seeds", "1", "--rounds", "0", "--episodes", "5", "--quiet"];
     succeed(small(&args, &[]));
     assert!(out.join("report.html").is_file());
-    succeed(prudence(&["eval", text(&out), "--episodes", "2", "--quiet"]));
+    // The folder has its own texts: what becomes of the user's does not matter.
+    std::fs::write(dir.path().join("tank.rddl"), "changed").unwrap();
+    let moved = dir.path().join("moved");
+    std::fs::rename(&out, &moved).unwrap();
+    succeed(prudence(&["eval", text(&moved), "--episodes", "2", "--quiet"]));
+    succeed(prudence(&["resume", text(&moved), "--quiet"]));
+}
+
+#[test]
+fn a_text_in_one_file_and_a_path_by_set_are_tasks_too() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[]);
+    std::fs::write(dir.path().join("all.rddl"), format!("{DOMAIN}{INSTANCE}")).unwrap();
+    let out = dir.path().join("episodes");
+    let mut command = small(
+        &["collect", text(&dir.path().join("task.toml")), "--out", text(&out), "--quiet"],
+        &["collect.steps=40", "env.domain=all.rddl", "env.instance=all.rddl"],
+    );
+    command.current_dir(dir.path());
+    succeed(command);
+    assert!(out.join("domain.rddl").is_file() && !out.join("instance.rddl").exists());
+    succeed(prudence(&["resume", text(&out), "--quiet"]));
 }
 
 #[test]

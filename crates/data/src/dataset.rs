@@ -18,13 +18,18 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Reads the stores and their label logs, and splits each store by episodes.
+    /// Reads the stores and their label logs, and splits the labelled episodes of each store.
     pub fn load(stores: &[PathBuf], held_out: f64, seed: u64) -> Result<Self, Error> {
         let mut all = Self::default();
         for dir in stores {
             let store = Store::open(dir)?;
             let log = LabelLog::open(&label_path(dir))?;
-            let (train, test) = split(store.len(), held_out, seed);
+            let mut labelled: Vec<u64> = log.labels().iter().map(|label| label.episode).collect();
+            labelled.sort_unstable();
+            labelled.dedup();
+            let ids = |places: Vec<u64>| places.into_iter().map(|i| labelled[i as usize]).collect::<Vec<_>>();
+            let (train, test) = split(labelled.len() as u64, held_out, seed);
+            let (train, test) = (ids(train), ids(test));
             let first = all.episodes.len();
             for (ids, segments) in [(&train, &mut all.training), (&test, &mut all.held_out)] {
                 segments.extend(

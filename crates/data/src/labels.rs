@@ -3,6 +3,7 @@
 //! A verdict covers the steps `start..end`. An unsafe one may say since when: the prefix `start..e` is unsafe if and only
 //! if `e > at`, so `at` is the step that broke it. Who changes their mind appends again; the latest label of a span counts.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -64,8 +65,13 @@ impl Label {
 }
 
 /// The latest label of each span, in the order of episodes, starts and ends.
+///
+/// Who labels an episode last has the say on all of it: spans that only someone else (or another rule) labelled before are
+/// left out, so that two meanings of "safe" never mix.
 pub fn latest(labels: &[Label]) -> Vec<&Label> {
-    let mut sorted: Vec<&Label> = labels.iter().rev().collect();
+    let mut author = HashMap::new();
+    let mut sorted: Vec<&Label> =
+        labels.iter().rev().filter(|label| *author.entry(label.episode).or_insert(&label.by) == &label.by).collect();
     sorted.sort_by_key(|label| (label.episode, label.start, label.end)); // stable: the latest stays first
     sorted.dedup_by_key(|label| (label.episode, label.start, label.end));
     sorted

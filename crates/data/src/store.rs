@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Episode, Error, Schema, files, shard};
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2; // 1: the last row had a null list for its action
 const MAX_SCHEMA_BYTES: u64 = 1 << 20;
 const MAX_INDEX_BYTES: u64 = 1 << 28;
 

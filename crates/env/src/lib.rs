@@ -94,7 +94,8 @@ pub trait Env: Send {
     /// An action of the wrong length, one that is not finite, and a step after the episode's end are errors.
     fn step(&mut self, action: &[f64], observation: &mut [f64]) -> Result<Step, Error>;
 
-    /// The named signals, read on the state after the last step (after a reset: on the start state).
+    /// The named signals after the last step. What a signal is before the first one is up to the environment: rules do
+    /// not judge the start.
     fn signals(&self) -> &[f64];
 
     /// The state as people and scripts write it (see `prudence rollout --state`).
@@ -134,10 +135,11 @@ pub trait MakeEnv: Send + Sync {
 }
 
 impl EnvSettings {
-    /// Makes paths absolute that are relative to a task file's folder.
-    pub fn relative_to(&mut self, folder: &std::path::Path) {
+    /// Reads the files that the environment is made from, and names them as they are to be called beside the settings:
+    /// name and text of each.
+    pub fn detach(&mut self) -> Result<Vec<(&'static str, String)>, Error> {
         match self {
-            Self::Rddl(settings) => settings.relative_to(folder),
+            Self::Rddl(settings) => settings.detach(),
         }
     }
 }

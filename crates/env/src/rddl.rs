@@ -5,12 +5,14 @@
 //! | observation   | the state-fluents, in the order of the text and row-major in their objects; bools are 0 and 1 |
 //! | its bounds    | what the state-invariants give, else infinite                                                 |
 //! | action        | the action-fluents, in the same order, with the bounds of the action-preconditions            |
-//! | signals       | state-fluents after the step, then the step's intermediate and derived ones, by ground name   |
-//! | episode's end | a termination condition, or the horizon                                                       |
+//! | signals       | state-fluents after the step, then the step's intermediate and derived ones, by ground name;  |
+//! |               | the latter are of the state BEFORE the step, and 0 before the first                           |
+//! | episode's end | a termination condition; truncated at the horizon or where a state-invariant breaks           |
+//!
+//! Preconditions that are no bound of one action (a cap on a sum, a bound that depends on the state) are not enforced.
 //!
 //! A ground name is pyRDDLGym's, `fluent___object__object`; rules know no `-` in a name, so signals have `_` for it.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use prudence_rddl::{Ground, Kind, Noiseless, Program, Random, Range, Simulator, Source};
@@ -67,19 +69,28 @@ impl Settings {
         }
     }
 
-    /// Makes paths absolute that are relative to a task file's folder.
-    pub fn relative_to(&mut self, folder: &Path) {
-        for file in [&mut self.domain, &mut self.instance] {
-            if !file.starts_with(BUILTIN) {
-                *file = folder.join(&*file).to_string_lossy().into_owned();
+    /// See [`crate::EnvSettings::detach`].
+    pub(crate) fn detach(&mut self) -> Result<Vec<(&'static str, String)>, Error> {
+        let one = self.domain == self.instance; // all blocks in one file
+        let mut texts = Vec::new();
+        for (key, name, file) in
+            [("domain", "domain.rddl", &mut self.domain), ("instance", "instance.rddl", &mut self.instance)]
+        {
+            if !file.starts_with(BUILTIN) && !(one && key == "instance") {
+                texts.push((name, source(key, file)?.text));
+                *file = name.to_owned();
             }
         }
+        if one {
+            self.instance.clone_from(&self.domain);
+        }
+        Ok(texts)
     }
 
-    /// Everything the environment depends on, texts included.
+    /// Everything the environment depends on: the texts, not where they lie.
     pub(crate) fn describe(&self) -> String {
         let text = |file: &str| source("", file).map_or_else(|error| error.to_string(), |source| source.text);
-        format!("{self:?}\n{}\n{}", text(&self.domain), text(&self.instance))
+        format!("rddl {:?} {:?}\n{}\n{}", self.noise, self.horizon, text(&self.domain), text(&self.instance))
     }
 }
 
@@ -143,6 +154,11 @@ impl Rddl {
             signals: signals.iter().map(|ground| ground.name.replace('-', "_")).collect(),
             horizon: horizon(&program, settings)?,
         };
+        let mut names: Vec<&String> = spec.signals.iter().collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::Simulator(format!("two fluents would be the signal `{}`: rename one of them", pair[0])));
+        }
         check_scene(settings.scene.as_ref(), &spec.signals)?;
         let mut env = Self {
             simulator: Simulator::new(Arc::new(program)),
@@ -185,7 +201,7 @@ fn action_space(program: &Program) -> Result<BoxSpace, Error> {
             );
         }
         let (low, high) = action.bounds;
-        if !low.is_finite() || !high.is_finite() {
+        if !(high - low).is_finite() {
             return refuse(
                 &action.name,
                 &format!(
@@ -287,16 +303,19 @@ impl Env for Rddl {
             true => self.simulator.step(&self.action, &mut self.draws),
             false => self.simulator.step(&self.action, &mut Noiseless),
         };
+        self.over = true; // after an error, too
         let step = step.map_err(|error| Error::Simulator(error.to_string()))?;
-        if let Some(at) = self.simulator.state().iter().position(|value| !value.is_finite()) {
-            let (name, value) = (&self.states[at].name, self.simulator.state()[at]);
+        self.read_signals();
+        let numbers = self.spec.signals.iter().map(String::as_str).zip(self.signals.iter().copied());
+        if let Some((name, value)) = numbers.chain([("the reward", step.reward)]).find(|(_, value)| !value.is_finite())
+        {
             return Err(Error::Simulator(format!("step {}: {name} became {value}", self.simulator.steps())));
         }
-        self.read_signals();
         self.observe(observation);
-        let truncated = self.simulator.steps() >= self.spec.horizon as u64;
+        let kept = self.simulator.invariants_hold().map_err(|error| Error::Simulator(error.to_string()))?;
+        let truncated = !step.terminated && (!kept || self.simulator.steps() >= self.spec.horizon as u64);
         self.over = step.terminated || truncated;
-        Ok(Step { reward: step.reward, terminated: step.terminated, truncated: truncated && !step.terminated })
+        Ok(Step { reward: step.reward, terminated: step.terminated, truncated })
     }
 
     fn signals(&self) -> &[f64] {
@@ -345,7 +364,7 @@ impl Env for Rddl {
             return Err(refuse(format!("{} bytes, expected {expected}", snapshot.len())));
         };
         let ([version], [over]) = (take(&mut head), take(&mut head));
-        if version != SNAPSHOT_VERSION || over > 1 {
+        if version != SNAPSHOT_VERSION {
             return Err(refuse(format!("version {version}, expected {SNAPSHOT_VERSION}")));
         }
         let steps = u64::from_le_bytes(take(&mut head));
@@ -357,13 +376,18 @@ impl Env for Rddl {
         stream.set_word_pos(word);
         let values: Vec<f64> = values.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
         let state = &values[..self.states.len()]; // the first signals
-        if let Some((ground, value)) = self.states.iter().zip(state).find(|(ground, value)| !within(ground, **value)) {
+        let sound = |(ground, value): &(&Ground, &f64)| match ground.range {
+            Range::Real => value.is_finite(),
+            Range::Int => value.is_finite() && value.fract() == 0.0,
+            Range::Bool | Range::Object(_) => within(ground, **value),
+        };
+        if let Some((ground, value)) = self.states.iter().zip(state).find(|pair| !sound(pair)) {
             return Err(refuse(format!("{} is {value}", ground.name)));
         }
         self.simulator.set_state(state).map_err(|error| refuse(error.to_string()))?;
         self.simulator.set_steps(steps);
         self.draws = Random(stream);
-        self.over = over == 1;
+        self.over = over != 0;
         self.observe(observation);
         self.signals = values;
         Ok(())

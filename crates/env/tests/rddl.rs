@@ -1,9 +1,11 @@
 //! RDDL domains as environments: what is accepted, what is refused and in which words.
 #![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
 
+use std::path::Path;
+
 use prudence_env::conformance::{Chance, check};
 use prudence_env::rddl::{Rddl, Settings};
-use prudence_env::{Env, EnvSettings, MakeEnv as _};
+use prudence_env::{Env, EnvSettings, Error, MakeEnv as _};
 use serde_json::json;
 
 #[test]
@@ -38,6 +40,77 @@ fn hvac_without_noise_is_the_heat_balance() {
     assert_eq!(env.signals()[hot], f64::from(u8::from(expected[0] > 21.0)));
 }
 
+/// Every kind of state, an interm-fluent, a derived one, and an end before the horizon.
+const KINDS: &str = "domain kinds {
+    types { side : { @left, @right }; lamp : object; };
+    pvariables {
+        on(lamp) : { state-fluent, bool, default = false };
+        count : { state-fluent, int, default = 0 };
+        where : { state-fluent, side, default = @right };
+        heat : { state-fluent, real, default = 0.5 };
+        warm-er : { interm-fluent, real };
+        lit : { derived-fluent, int };
+        push : { action-fluent, real, default = 0.0 };
+    };
+    cpfs {
+        lit = sum_{?l : lamp} [on(?l)];
+        warm-er = heat + 0.1 * push + Normal(0.0, 0.01);
+        on'(?l) = Bernoulli(0.5);
+        count' = count + 1;
+        where' = if (warm-er > 0.5) then @left else @right;
+        heat' = max[0.0, min[1.0, warm-er]];
+    };
+    reward = heat + lit;
+    action-preconditions { push >= -1.0; push <= 1.0; };
+    state-invariants { heat >= 0.0; heat <= 1.0; count >= 0; count <= 100; };
+    termination { TERMINATION };
+}
+non-fluents n { domain = kinds; objects { lamp : { l-1, l-2 }; }; }
+instance i { domain = kinds; non-fluents = n; horizon = 12; discount = 1.0; }
+";
+
+fn write(folder: &Path, text: &str) -> Settings {
+    let file = folder.join("d.rddl");
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_string_lossy().into_owned();
+    Settings { domain: file.clone(), instance: file, noise: true, horizon: None, scene: None }
+}
+
+#[test]
+fn every_kind_of_state_and_a_termination_keep_every_promise() {
+    let folder = tempfile::tempdir().unwrap();
+    for termination in ["count > 7 ^ (exists_{?l : lamp} [on(?l)]);", "count >= 12;", "false;"] {
+        let settings = write(folder.path(), &KINDS.replace("TERMINATION", termination));
+        check(&|| Box::new(Rddl::new(&settings).unwrap()), Chance::Steps).unwrap();
+    }
+    // At the horizon's own step a termination is no truncation.
+    let mut env = Rddl::new(&write(folder.path(), &KINDS.replace("TERMINATION", "count >= 12;"))).unwrap();
+    let mut at = [0.0; 5];
+    env.reset(0, &mut at).unwrap();
+    assert_eq!(env.state()["where"], "right");
+    assert_eq!(env.spec().signals[5..], ["warm_er", "lit"]);
+    let last = (0..12).map(|_| env.step(&[0.0], &mut at).unwrap()).last().unwrap();
+    assert_eq!((last.terminated, last.truncated), (true, false));
+}
+
+#[test]
+fn a_broken_invariant_ends_the_episode_and_a_number_that_is_none_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = KINDS.replace("TERMINATION", "false;");
+    let mut env = Rddl::new(&write(folder.path(), &text.replace("count <= 100", "count <= 2"))).unwrap();
+    let mut at = [0.0; 5];
+    env.reset(0, &mut at).unwrap();
+    let truncated = [(); 3].map(|()| env.step(&[0.0], &mut at).unwrap().truncated);
+    assert_eq!(truncated, [false, false, true]);
+    let snapshot = env.snapshot().unwrap();
+    env.restore(&snapshot, &mut at).unwrap();
+
+    let mut env = Rddl::new(&write(folder.path(), &text.replace("reward = heat", "reward = ln[count]"))).unwrap();
+    env.reset(0, &mut at).unwrap();
+    assert_eq!(env.step(&[0.0], &mut at).unwrap_err().to_string(), "step 1: the reward became -inf");
+    assert!(matches!(env.step(&[0.0], &mut at), Err(Error::Over)));
+}
+
 const DOMAIN: &str = "domain d {
     types { o : object; };
     pvariables { s(o) : { state-fluent, real, default = 0.0 }; a(o) : { action-fluent, RANGE, default = DEFAULT }; };
@@ -60,11 +133,7 @@ fn refused(words: &[(&str, &str)]) -> String {
     ];
     let text = words.iter().chain(&good).fold(DOMAIN.to_owned(), |text, (from, to)| text.replace(from, to));
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("d.rddl");
-    std::fs::write(&file, text).unwrap();
-    let file = file.to_string_lossy().into_owned();
-    let settings = Settings { domain: file.clone(), instance: file, noise: true, horizon: None, scene: None };
-    Rddl::new(&settings).err().map(|error| error.to_string()).unwrap_or_default()
+    Rddl::new(&write(folder.path(), &text)).err().map(|error| error.to_string()).unwrap_or_default()
 }
 
 #[test]
@@ -80,6 +149,16 @@ fn a_text_of_the_users_own_is_an_environment_or_is_refused_by_name() {
     );
     contains(refused(&[("HORIZON", "horizon = pos-inf;")]), &["horizon"]);
     contains(refused(&[("CPF", "s(?o, ?o)")]), &["d.rddl:4:", "s(?o, ?o)"]);
+    contains(
+        refused(&[
+            (
+                "s(o) :",
+                "s-s(o) : { state-fluent, real, default = 0.0 }; s_s(o) : { state-fluent, real, default = 0.0 }; s(o) :",
+            ),
+            ("cpfs {", "cpfs { s-s'(?o) = 0.0; s_s'(?o) = 0.0;"),
+        ]),
+        &["s_s___p", "rename"],
+    );
     contains(refused(&[("CPF", "t(?o)")]), &["d.rddl:4:", "`t`"]);
     contains(refused(&[("BOUND", "forall_{?o : o} [a(?o) <= -2.0];")]), &["`a`", "bounds"]);
 }
@@ -112,8 +191,8 @@ fn settings_read_and_refuse() {
 fn a_changed_text_is_another_environment() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("d.rddl");
-    let mut settings = EnvSettings::Rddl(Settings { domain: "d.rddl".into(), ..Settings::builtin("hvac") });
-    settings.relative_to(folder.path());
+    let domain = file.to_string_lossy().into_owned();
+    let settings = EnvSettings::Rddl(Settings { domain, ..Settings::builtin("hvac") });
     let describe = |text: &str| {
         std::fs::write(&file, text).unwrap();
         settings.describe()

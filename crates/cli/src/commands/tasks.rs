@@ -21,7 +21,7 @@ pub fn tasks(args: TasksArgs) -> anyhow::Result<()> {
             spec.horizon
         );
         println!("# signals a rule may use: {}", spec.signals.join(", "));
-        print!("{}", config.to_toml()?);
+        println!("{}", config.to_toml()?.trim_end());
         return Ok(());
     }
     let configs: Result<Vec<Config>, _> = TASKS.iter().map(|(name, _)| resolve(name, &[], &[])).collect();

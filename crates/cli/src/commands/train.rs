@@ -35,7 +35,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
     config.check()?;
     let out = args.out.unwrap_or_else(|| folder::next_free(&args.task));
     refuse_existing(&out)?;
-    folder::create(&out, &config, &Invocation::Run, None)?;
+    let config = folder::create(&out, config, &Invocation::Run, None)?;
     experiment(&config, &out, &args.common)
 }
 
@@ -69,7 +69,7 @@ pub fn collect(args: CollectArgs) -> anyhow::Result<()> {
     (config.run.seed, config.run.seeds) = (args.seed, args.seeds);
     config.check()?;
     refuse_existing(&args.out)?;
-    folder::create(&args.out, &config, &Invocation::Collect, None)?;
+    let config = folder::create(&args.out, config, &Invocation::Collect, None)?;
     collect_in(&config, &args.out, &args.common)
 }
 
@@ -224,7 +224,7 @@ pub fn train(args: TrainArgs) -> anyhow::Result<()> {
     }
     refuse_existing(&args.out)?;
     let invocation = Invocation::Train { data, safety: model.is_some() };
-    folder::create(&args.out, &config, &invocation, model.as_ref())?;
+    let config = folder::create(&args.out, config, &invocation, model.as_ref())?;
     train_in(&config, &args.out, &invocation, &args.common)
 }
 

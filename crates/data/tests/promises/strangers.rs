@@ -105,7 +105,7 @@ fn a_manifest_of_another_format_is_refused() {
     let path = dir.path().join("store.json");
     let text = fs::read_to_string(&path).unwrap();
     for (from, to, problem) in [
-        ("\"format\": 1", "\"format\": 2", "format: 2; this version of prudence reads 1"),
+        ("\"format\": 2", "\"format\": 1", "format: 1; this version of prudence reads 2"),
         ("\"observation_dim\": 2", "\"observation_dim\": 99999999", "observation_dim = 99999999"),
         ("{", "[", "JSON"),
     ] {
