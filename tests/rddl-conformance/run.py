@@ -137,7 +137,7 @@ def compare(ours, theirs):
 
 
 def simulate(binary, domain, instance, uniforms, out, timeout, more):
-    """Runs our side; None, or in words why there is no trace, and whether the domain was refused."""
+    """Runs our side; None, or in words why there is no trace, and whether the texts were refused (not: failed while stepping)."""
     out.unlink(missing_ok=True)
     command = [binary, "rddl", "simulate", domain, instance, "--uniforms", uniforms, "--out", out, *more]
     try:
@@ -145,7 +145,7 @@ def simulate(binary, domain, instance, uniforms, out, timeout, more):
     except subprocess.TimeoutExpired:
         return f"ours: no answer within {timeout:g} s", False
     message = (done.stderr.strip() or done.stdout.strip()).split("\n")[0].replace(f"{domain.parent}/", "")
-    if done.returncode == 2:
+    if done.returncode == 2 and subprocess.run([binary, "rddl", "check", domain, instance], capture_output=True).returncode == 2:
         return f"refused: {message}", True
     return (f"ours: exit code {done.returncode}: {message}" if done.returncode else None), False
 
@@ -218,6 +218,8 @@ def main():
         if not arguments.subset or name in SUBSET
         if not arguments.domains or any(part in name for part in arguments.domains.split(","))
     ]
+    if arguments.subset and not arguments.domains and {name for name, *_ in chosen} != set(SUBSET):
+        sys.exit(f"not in the repository: {set(SUBSET) - {name for name, *_ in chosen}}")
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         cache = arguments.cache or pathlib.Path(scratch)
@@ -237,7 +239,8 @@ def main():
         print(json.dumps({"summary": summary, "rows": rows}, indent=1))
     else:
         print("\n" + "\n".join(f"{key.replace('_', ' ')}: {value}" for key, value in summary.items()))
-    if arguments.binary and (summary["disagree"] or summary["accepted_share"] < LEAST_ACCEPTED):
+    least = 1.0 if arguments.subset else LEAST_ACCEPTED
+    if arguments.binary and (summary["disagree"] or summary["accepted_share"] < least):
         sys.exit(1)
 
 
