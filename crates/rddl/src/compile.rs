@@ -17,6 +17,7 @@ use crate::tree::{Index, Node, Site, Tree};
 /// The longest program, the most addresses in it, and how much of it may come from unrolling the groundings of one cpf
 /// and of all.
 const MAX_CODE: usize = 4_000_000;
+const MAX_VALUES: usize = 1 << 24;
 const MAX_ADDRESSES: usize = 1_000_000;
 const MAX_CPF: u64 = 1 << 16;
 const MAX_UNROLLED_CPFS: u64 = 1 << 21;
@@ -151,8 +152,9 @@ impl<'a> Compiler<'a> {
     // Emitting.
 
     fn emit(&mut self, op: Op, to: u32, a: u32, b: u32) -> Compiled<()> {
-        if self.code.instructions.len() >= MAX_CODE || self.values.len() >= u32::MAX as usize {
-            return Err(Fault::general(format!("the program has more than {MAX_CODE} instructions")));
+        if self.code.instructions.len() >= MAX_CODE || self.values.len() >= MAX_VALUES {
+            let message = format!("the program has more than {MAX_CODE} instructions or {MAX_VALUES} values");
+            return Err(Fault::general(message));
         }
         self.code.instructions.push(Instruction { op, to, a, b });
         Ok(())

@@ -8,6 +8,8 @@ use crate::source::{Fault, Span, suggest};
 
 /// At most so many ground pvariables, all kinds together.
 const MAX_GROUND: usize = 4_000_000;
+/// Bytes of all ground names of a pvariable.
+const MAX_NAMES: usize = 256 << 20;
 
 /// A pvariable has at most so many parameters.
 const MAX_PARAMETERS: usize = 32;
@@ -248,6 +250,14 @@ impl Model {
         if total > MAX_GROUND {
             let message = format!("{total} ground pvariables; at most {MAX_GROUND} are held");
             return Err(Fault::general(message));
+        }
+        for fluent in &self.fluents {
+            let longest = |of: &usize| self.types[*of].objects.iter().map(|name| name.len() + 2).max().unwrap_or(0);
+            let name = fluent.name.len() + fluent.parameters.iter().map(longest).sum::<usize>();
+            if fluent.count.saturating_mul(name) > MAX_NAMES {
+                let message = format!("the ground names of `{}` would fill more than {MAX_NAMES} bytes", fluent.name);
+                return Err(Fault::at(fluent.span, message));
+            }
         }
         for kind in [Kind::State, Kind::Action, Kind::Interm, Kind::Derived, Kind::Observ, Kind::NonFluent] {
             for (number, fluent) in self.fluents.iter_mut().enumerate().filter(|(_, f)| f.kind == kind) {

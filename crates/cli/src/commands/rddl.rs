@@ -31,8 +31,10 @@ fn load(files: &[PathBuf]) -> anyhow::Result<Program> {
 }
 
 fn check(program: &Program, as_json: bool) -> anyhow::Result<()> {
+    let of_kind = |kind| program.fluents().iter().filter(move |fluent| fluent.kind == kind);
+    let count = |kind: &Kind| of_kind(*kind).map(|fluent| fluent.count).sum::<usize>();
     let counts: Map<String, Value> =
-        Kind::ALL.iter().map(|kind| (kind.name().to_owned(), json!(program.ground(*kind).len()))).collect();
+        Kind::ALL.iter().map(|kind| (kind.name().to_owned(), json!(count(kind)))).collect();
     if as_json {
         let objects: Map<String, Value> = program.types().iter().map(|t| (t.name.clone(), json!(t.objects))).collect();
         let bounds = |kind| -> Map<String, Value> {
