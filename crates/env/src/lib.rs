@@ -6,6 +6,7 @@
 //! [`EnvSettings`] is what a task file says of its environment.
 
 pub mod conformance;
+pub mod engines;
 pub mod random;
 pub mod rddl;
 
