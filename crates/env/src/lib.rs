@@ -7,6 +7,7 @@
 
 pub mod conformance;
 pub mod engines;
+pub mod mujoco;
 pub mod random;
 pub mod rddl;
 
@@ -123,6 +124,8 @@ pub trait Env: Send {
 pub enum EnvSettings {
     /// See [`rddl`].
     Rddl(rddl::Settings),
+    /// See [`mujoco`].
+    Mujoco(mujoco::Settings),
 }
 
 /// Makes environments: training and tests each take their own. Implement it to bring a simulator of yours.
@@ -139,6 +142,7 @@ impl EnvSettings {
     pub fn relative_to(&mut self, folder: &std::path::Path) {
         match self {
             Self::Rddl(settings) => settings.relative_to(folder),
+            Self::Mujoco(settings) => settings.relative_to(folder),
         }
     }
 }
@@ -147,12 +151,14 @@ impl MakeEnv for EnvSettings {
     fn build(&self) -> Result<Box<dyn Env>, Error> {
         match self {
             Self::Rddl(settings) => Ok(Box::new(rddl::Rddl::new(settings)?)),
+            Self::Mujoco(settings) => Ok(Box::new(mujoco::Mujoco::new(settings)?)),
         }
     }
 
     fn describe(&self) -> String {
         match self {
             Self::Rddl(settings) => settings.describe(),
+            Self::Mujoco(settings) => settings.describe(),
         }
     }
 }
@@ -190,6 +196,9 @@ pub enum Error {
     /// What the simulator itself refuses, with the place in its text.
     #[error("{0}")]
     Simulator(String),
+    /// A physics engine that is not there or cannot be used; the text says which command to run.
+    #[error("{0}")]
+    Engine(String),
     /// A setting out of range.
     #[error("env.{key} = {value}: {expected}")]
     Setting {
