@@ -99,6 +99,16 @@ fn a_start_that_explodes_is_an_error_with_the_engines_words() {
 }
 
 #[test]
+fn a_solver_without_room_is_an_error_with_the_engines_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("small.xml");
+    let good = std::fs::read_to_string(engines().mujoco().join("hopper.xml")).unwrap();
+    std::fs::write(&file, good.replace("</mujoco>", "<size memory=\"4000\"/></mujoco>")).unwrap();
+    let settings = Settings { xml_file: Some(file), ..Settings::new(Model::Hopper) };
+    contains(&refused(&settings, engines()), &["step 0: MuJoCo: Too many contacts", "arena"]);
+}
+
+#[test]
 fn threads_see_what_one_alone_sees() {
     let episode = |seed: u64| {
         let mut env = build(&enduring(Model::Walker2d)).unwrap();

@@ -115,6 +115,7 @@ impl Mujoco {
         let mut after = vec![0.0; self.motion.len()];
         self.data.read(Part::Motion, &mut after);
         self.data.reset();
+        self.check_motion()?;
         let seconds = after[0] - self.start[0];
         match seconds > 0.0 && seconds < 1.0 {
             true => Ok(seconds),
@@ -131,16 +132,18 @@ impl Mujoco {
     }
 
     /// Starts an episode from `motion`.
-    fn begin(&mut self, observation: &mut [f64]) {
+    fn begin(&mut self, observation: &mut [f64]) -> Result<(), Error> {
         self.data.reset(); // the solver's memory too
         self.data.write(Part::Motion, &self.motion);
         self.data.forward();
-        engine::take_warning();
         self.velocity = [self.velocities()[0], self.velocities()[1]];
         self.steps = 0;
+        self.over = true;
+        self.check_motion()?;
         self.over = false;
         self.read_signals();
         self.observe(observation);
+        Ok(())
     }
 
     fn observe(&self, observation: &mut [f64]) {
@@ -167,17 +170,14 @@ impl Mujoco {
         self.signals = [x, z, x.hypot(z), f64::from(self.healthy()), height];
     }
 
-    /// After the engine moved: an error where it gave up and went back to its start, or left what is a number.
-    fn check_motion(&self, before: f64) -> Result<(), Error> {
-        let warning = engine::take_warning();
-        let unstable = warning.as_ref().is_some_and(|text| text.contains("unstable"));
-        let clock = before + self.options.frame_skip as f64 * self.timestep;
-        let went_on = (self.motion[0] - clock).abs() < self.timestep / 2.0;
-        if !unstable && went_on && self.motion.iter().all(|x| x.is_finite()) {
-            return Ok(());
-        }
-        let why = warning.unwrap_or_else(|| "positions or velocities are not finite".to_owned());
-        Err(Error::Simulator(format!("step {}: MuJoCo: {why}", self.steps + 1)))
+    /// An error where the engine warned: it went back to its start, or its solver had no room, and goes on regardless.
+    fn check_motion(&self) -> Result<(), Error> {
+        let why = match engine::take_warning() {
+            Some(warning) => warning,
+            None if self.motion.iter().all(|x| x.is_finite()) => return Ok(()),
+            None => "positions or velocities are not finite".to_owned(),
+        };
+        Err(Error::Simulator(format!("step {}: MuJoCo: {why}", self.steps)))
     }
 }
 
@@ -220,8 +220,7 @@ impl Env for Mujoco {
                 false => scale * (2.0 * stream.random::<f64>() - 1.0),
             };
         }
-        self.begin(observation);
-        Ok(())
+        self.begin(observation)
     }
 
     fn step(&mut self, action: &[f64], observation: &mut [f64]) -> Result<Step, Error> {
@@ -234,19 +233,17 @@ impl Env for Mujoco {
         for (clipped, number) in self.action.iter_mut().zip(action) {
             *clipped = number.clamp(-1.0, 1.0);
         }
-        let [time, x, z] = [self.motion[0], self.motion[1], self.motion[2]];
+        let [x, z] = [self.motion[1], self.motion[2]];
         self.data.write(Part::Control, &self.action);
         self.data.step(self.options.frame_skip);
         self.data.read(Part::Motion, &mut self.motion);
-        if let Err(error) = self.check_motion(time) {
-            self.over = true;
-            return Err(error);
-        }
+        self.steps += 1;
+        self.over = true; // so it stays where the engine failed
+        self.check_motion()?;
         let seconds = self.timestep * self.options.frame_skip as f64;
         self.velocity = [(self.motion[1] - x) / seconds, (self.motion[2] - z) / seconds];
         self.read_signals();
         self.observe(observation);
-        self.steps += 1;
         let healthy = self.healthy();
         let forward = self.options.forward_reward_weight * self.velocity[0];
         let alive = self.options.healthy.map_or(0.0, |of| f64::from(healthy) * of.reward);
@@ -269,8 +266,7 @@ impl Env for Mujoco {
         check_length("observation", observation, self.spec.observation.dim())?;
         let motion = parse_state(state, self.robot.sizes)?;
         self.motion.copy_from_slice(&motion);
-        self.begin(observation);
-        Ok(())
+        self.begin(observation)
     }
 
     fn snapshot(&self) -> Option<Vec<u8>> {
