@@ -16,6 +16,9 @@ use toml::{Table, Value};
 pub const TASKS: &[(&str, &str)] = &[
     ("navigation", include_str!("../../../tasks/navigation.toml")),
     ("hvac", include_str!("../../../tasks/hvac.toml")),
+    ("hopper", include_str!("../../../tasks/hopper.toml")),
+    ("walker2d", include_str!("../../../tasks/walker2d.toml")),
+    ("half-cheetah", include_str!("../../../tasks/half-cheetah.toml")),
 ];
 
 /// Everything a command can be told, resolved.
@@ -215,8 +218,15 @@ impl Config {
     }
 }
 
-/// Resolves a task: a built-in name or the path of a task file.
+/// Resolves a task, a built-in name or the path of a task file, to settings that every command can work with.
 pub fn resolve(task: &str, files: &[std::path::PathBuf], sets: &[String]) -> anyhow::Result<Config> {
+    let config = read(task, files, sets)?;
+    config.check()?;
+    Ok(config)
+}
+
+/// The same without a check, which builds the environment and so wants its engine.
+pub fn read(task: &str, files: &[std::path::PathBuf], sets: &[String]) -> anyhow::Result<Config> {
     let names = || TASKS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let (mut table, origin) = match TASKS.iter().find(|(name, _)| *name == task) {
         Some((_, text)) => (text.parse::<Table>()?, format!("task {task}")),
@@ -232,7 +242,6 @@ pub fn resolve(task: &str, files: &[std::path::PathBuf], sets: &[String]) -> any
         apply(&mut table, set)?;
         config = table.clone().try_into().map_err(|e| anyhow!("--set {set}: {}", one_line(&e)))?;
     }
-    config.check()?;
     Ok(config)
 }
 
