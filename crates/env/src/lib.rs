@@ -112,6 +112,12 @@ pub trait Env: Send {
     /// Goes back to a snapshot of the same environment.
     fn restore(&mut self, snapshot: &[u8], observation: &mut [f64]) -> Result<(), Error>;
 
+    /// Moves only the engine, where there is one, and looks at nothing; the episode is over then. `bench env` holds
+    /// [`Env::step`] against it. False where nothing was moved.
+    fn bare_step(&mut self, _action: &[f64]) -> bool {
+        false
+    }
+
     /// The plane to draw paths in, for tasks that have one.
     fn scene(&self) -> Option<Scene> {
         None

@@ -309,6 +309,15 @@ impl Env for Mujoco {
         self.observe(observation);
         Ok(())
     }
+    fn bare_step(&mut self, action: &[f64]) -> bool {
+        let sound = action.len() == self.action.len() && action.iter().all(|number| number.is_finite());
+        if sound {
+            self.over = true;
+            self.data.write(Part::Control, action);
+            self.data.step(self.options.frame_skip);
+        }
+        sound
+    }
 }
 
 /// The layout of a snapshot: this, the model, whether it is over, the steps; two velocities and the engine's state.
