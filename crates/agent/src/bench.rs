@@ -167,30 +167,52 @@ pub struct EnvBench {
     pub per_second: f64,
     /// Microseconds a step.
     pub microseconds: f64,
+    /// Microseconds of the bare engine for the same episodes, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bare_microseconds: Option<f64>,
 }
 
-/// Times an environment under random actions, drawn beforehand.
+/// Times an environment under random actions, drawn beforehand; the same episodes then again with the bare engine.
 pub fn env(task: &str, env: &mut dyn Env, seconds: f64) -> Result<EnvBench, Error> {
     let space = env.spec().action.clone();
     let mut rng = stream(0, "bench", 0);
     let mut draw = |(low, high): (&f64, &f64)| rand::RngExt::random_range(&mut rng, *low..=*high);
-    let actions: Vec<f64> =
-        (0..1000).flat_map(|_| space.low.iter().zip(&space.high).map(&mut draw).collect::<Vec<_>>()).collect();
+    let actions: Vec<Vec<f64>> =
+        (0..1000).map(|_| space.low.iter().zip(&space.high).map(&mut draw).collect()).collect();
+    let action = |step: usize| &actions[step % actions.len()]; // they go on from one episode to the next
     let mut observation = vec![0.0; env.spec().observation.dim()];
-    let (mut steps, mut episodes) = (0u64, 0);
-    let mut over = true;
-    let watch = Stopwatch::start();
-    while watch.seconds() < seconds {
-        for action in actions.chunks_exact(space.dim()) {
-            if over {
-                env.reset(episodes, &mut observation)?;
-                episodes += 1;
+    let (mut steps, mut spent, mut bare) = (0, 0.0, Some(0.0));
+    let mut ends = vec![0]; // the first is a beginning
+    while spent < seconds {
+        let block = ends.len() - 1;
+        let watch = Stopwatch::start();
+        while steps < ends[block] + actions.len() {
+            env.reset(ends.len() as u64, &mut observation)?;
+            let mut over = false;
+            while !over {
+                let step = env.step(action(steps), &mut observation)?;
+                over = step.terminated || step.truncated;
+                steps += 1;
             }
-            let step = env.step(action, &mut observation)?;
-            over = step.terminated || step.truncated;
+            ends.push(steps);
         }
-        steps += 1000;
+        spent += watch.seconds();
+        if let Some(before) = bare {
+            let watch = Stopwatch::start();
+            let mut moved = true;
+            for episode in block + 1..ends.len() {
+                env.reset(episode as u64, &mut observation)?;
+                moved &= (ends[episode - 1]..ends[episode]).all(|step| env.bare_step(action(step)));
+            }
+            bare = moved.then_some(before + watch.seconds());
+        }
     }
-    let per_second = steps as f64 / watch.seconds();
-    Ok(EnvBench { bench: "env", task: task.to_owned(), per_second, microseconds: 1e6 / per_second })
+    let each = |seconds: f64| 1e6 * seconds / steps as f64;
+    Ok(EnvBench {
+        bench: "env",
+        task: task.to_owned(),
+        per_second: steps as f64 / spent,
+        microseconds: each(spent),
+        bare_microseconds: bare.map(each),
+    })
 }

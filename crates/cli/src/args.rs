@@ -57,6 +57,13 @@ pub enum Command {
         without a header, one row a step, in the environment's units."
     )]
     Rollout(RolloutArgs),
+    /// Install the physics engines that some tasks need, or say what is there
+    #[command(
+        after_help = "Examples:\n  prudence engines install\n  prudence engines install --from wheels    (a folder with \
+        the wheels, where there is no network)\n  prudence engines status\n\nEngines are kept in $PRUDENCE_ENGINES, else \
+        in the user's cache folder. pip is run by $PYTHON, else python3."
+    )]
+    Engines(EnginesArgs),
     /// Check or simulate RDDL texts
     #[command(subcommand)]
     Rddl(RddlCommand),
@@ -313,6 +320,40 @@ pub struct RolloutArgs {
     pub out: PathBuf,
     #[command(flatten)]
     pub settings: Settings,
+}
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct EnginesArgs {
+    #[command(subcommand)]
+    pub command: Option<EnginesCommand>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum EnginesCommand {
+    /// Fetch, check and unpack what is missing
+    #[command(after_help = "Example:\n  prudence engines install")]
+    Install {
+        /// A folder with the wheels, instead of the network
+        #[arg(long, value_name = "DIR")]
+        from: Option<PathBuf>,
+        /// Print what is there afterwards as JSON
+        #[arg(long)]
+        json: bool,
+        /// Say nothing on stderr but errors
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// What is there, where, and what is missing and why (the default)
+    #[command(after_help = "Example:\n  prudence engines status --json")]
+    Status {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Subcommand)]

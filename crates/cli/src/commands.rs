@@ -1,6 +1,7 @@
 //! One function a command: arguments in, work called, result printed.
 
 mod bench;
+mod engines;
 mod evaluate;
 mod rddl;
 mod rollout;
@@ -8,6 +9,7 @@ mod tasks;
 mod train;
 
 pub use bench::bench;
+pub use engines::engines;
 pub use evaluate::{eval, plot};
 pub use rddl::rddl;
 pub use rollout::rollout;

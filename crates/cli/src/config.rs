@@ -17,6 +17,9 @@ use toml::{Table, Value};
 pub const TASKS: &[(&str, &str)] = &[
     ("navigation", include_str!("../../../tasks/navigation.toml")),
     ("hvac", include_str!("../../../tasks/hvac.toml")),
+    ("hopper", include_str!("../../../tasks/hopper.toml")),
+    ("walker2d", include_str!("../../../tasks/walker2d.toml")),
+    ("half-cheetah", include_str!("../../../tasks/half-cheetah.toml")),
 ];
 
 /// Everything a command can be told, resolved.
@@ -216,8 +219,15 @@ impl Config {
     }
 }
 
-/// Resolves a task: a built-in name or the path of a task file.
+/// Resolves a task, a built-in name or the path of a task file, to settings that every command can work with.
 pub fn resolve(task: &str, files: &[std::path::PathBuf], sets: &[String]) -> anyhow::Result<Config> {
+    let config = read(task, files, sets)?;
+    config.check()?;
+    Ok(config)
+}
+
+/// The same without a check, which builds the environment and so wants its engine.
+pub fn read(task: &str, files: &[std::path::PathBuf], sets: &[String]) -> anyhow::Result<Config> {
     let names = || TASKS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let (mut table, origin) = match TASKS.iter().find(|(name, _)| *name == task) {
         Some((_, text)) => (text.parse::<Table>()?, format!("task {task}")),
@@ -238,7 +248,6 @@ pub fn resolve(task: &str, files: &[std::path::PathBuf], sets: &[String]) -> any
     if config.rule != rule || config.env != env {
         config.reference.clear(); // they were the task's own
     }
-    config.check()?;
     Ok(config)
 }
 
@@ -288,7 +297,7 @@ fn read_table(path: &Path) -> anyhow::Result<Table> {
 /// Makes paths in `[env]` absolute that are relative to a folder.
 fn anchor(table: &mut Table, folder: &Path) {
     let Some(Value::Table(env)) = table.get_mut("env") else { return };
-    for key in ["domain", "instance"] {
+    for key in ["domain", "instance", "xml_file"] {
         if let Some(Value::String(file)) = env.get_mut(key)
             && !file.starts_with(BUILTIN)
             && let Some(place) = folder.join(&*file).to_str()

@@ -58,6 +58,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Eval(args) => commands::eval(args),
         Command::Plot(args) => commands::plot(args),
         Command::Rollout(args) => commands::rollout(args),
+        Command::Engines(args) => commands::engines(args),
         Command::Rddl(args) => commands::rddl(args),
         Command::Bench(args) => commands::bench(args),
         Command::Completions { shell } => {
@@ -76,6 +77,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         use prudence_safety::Error as Safety;
         matches!(cause.downcast_ref(), Some(Agent::Diverged { .. } | Agent::Stopped | Agent::Io { .. }))
             || matches!(cause.downcast_ref(), Some(Safety::Diverged { .. }))
+            || matches!(cause.downcast_ref(), Some(prudence_env::engines::Error::Fetch { .. }))
             || cause.downcast_ref::<std::io::Error>().is_some_and(|io| !named_by_the_user.contains(&io.kind()))
     });
     if work_failed { 1 } else { 2 }

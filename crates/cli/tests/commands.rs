@@ -95,7 +95,8 @@ fn tasks_benchmarks_and_completions_print() {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in ["run", "tasks", "collect", "label", "fit", "train", "resume", "eval", "plot", "rollout"] {
+    for command in ["run", "tasks", "collect", "label", "fit", "train", "resume", "eval", "plot", "rollout", "engines"]
+    {
         let help = succeed(prudence(&[command, "--help"]));
         assert!(help.contains("Example") && help.contains(&format!("prudence {command}")), "{command}");
     }

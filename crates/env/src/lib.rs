@@ -6,6 +6,8 @@
 //! [`EnvSettings`] is what a task file says of its environment.
 
 pub mod conformance;
+pub mod engines;
+pub mod mujoco;
 pub mod random;
 pub mod rddl;
 
@@ -111,6 +113,12 @@ pub trait Env: Send {
     /// Goes back to a snapshot of the same environment.
     fn restore(&mut self, snapshot: &[u8], observation: &mut [f64]) -> Result<(), Error>;
 
+    /// Moves only the engine, where there is one, and looks at nothing; the episode is over then. `bench env` holds
+    /// [`Env::step`] against it. False where nothing was moved.
+    fn bare_step(&mut self, _action: &[f64]) -> bool {
+        false
+    }
+
     /// The plane to draw paths in, for tasks that have one.
     fn scene(&self) -> Option<Scene> {
         None
@@ -123,6 +131,8 @@ pub trait Env: Send {
 pub enum EnvSettings {
     /// See [`rddl`].
     Rddl(rddl::Settings),
+    /// See [`mujoco`].
+    Mujoco(mujoco::Settings),
 }
 
 /// Makes environments: training and tests each take their own. Implement it to bring a simulator of yours.
@@ -140,6 +150,7 @@ impl EnvSettings {
     pub fn detach(&mut self) -> Result<Vec<(&'static str, String)>, Error> {
         match self {
             Self::Rddl(settings) => settings.detach(),
+            Self::Mujoco(settings) => settings.detach(),
         }
     }
 }
@@ -148,12 +159,14 @@ impl MakeEnv for EnvSettings {
     fn build(&self) -> Result<Box<dyn Env>, Error> {
         match self {
             Self::Rddl(settings) => Ok(Box::new(rddl::Rddl::new(settings)?)),
+            Self::Mujoco(settings) => Ok(Box::new(mujoco::Mujoco::new(settings)?)),
         }
     }
 
     fn describe(&self) -> String {
         match self {
             Self::Rddl(settings) => settings.describe(),
+            Self::Mujoco(settings) => settings.describe(),
         }
     }
 }
@@ -191,6 +204,9 @@ pub enum Error {
     /// What the simulator itself refuses, with the place in its text.
     #[error("{0}")]
     Simulator(String),
+    /// A physics engine that is not there or cannot be used; the text says which command to run.
+    #[error("{0}")]
+    Engine(String),
     /// A setting out of range.
     #[error("env.{key} = {value}: {expected}")]
     Setting {

@@ -56,8 +56,13 @@ pub fn bench(command: BenchCommand) -> anyhow::Result<()> {
             if json {
                 return print_json(&[line]);
             }
-            let row = vec![line.task, format!("{:.0}", line.per_second), format!("{:.3}", line.microseconds)];
-            print_table(&["task", "steps/s", "microseconds"], vec![row]);
+            let mut row = vec![line.task, format!("{:.0}", line.per_second), format!("{:.3}", line.microseconds)];
+            let mut headings = vec!["task", "steps/s", "microseconds"];
+            if let Some(bare) = line.bare_microseconds {
+                row.push(format!("{bare:.3}"));
+                headings.push("of them the engine");
+            }
+            print_table(&headings, vec![row]);
         }
     }
     Ok(())

@@ -1,0 +1,41 @@
+//! `prudence engines`.
+
+use prudence_env::engines::{Engines, INSTALL_STEPS, Status};
+
+use super::{print_json, print_table};
+use crate::args::{EnginesArgs, EnginesCommand};
+use crate::progress::Progress;
+
+pub fn engines(args: EnginesArgs) -> anyhow::Result<()> {
+    let engines = Engines::from_environment()?;
+    match args.command.unwrap_or(EnginesCommand::Status { json: args.json }) {
+        EnginesCommand::Status { json } => print(&engines.status(), json),
+        EnginesCommand::Install { from, json, quiet } => {
+            let progress = Progress::new(quiet);
+            let bar = progress.bar("engines", INSTALL_STEPS);
+            let changed = engines.install(from.as_deref(), &mut |step, what| {
+                bar.set(step);
+                bar.message(what.to_owned());
+            })?;
+            drop(bar);
+            if !changed {
+                progress.say("nothing to do");
+            }
+            print(&engines.status(), json)
+        }
+    }
+}
+
+fn print(status: &Status, json: bool) -> anyhow::Result<()> {
+    if json {
+        return print_json(&[status]);
+    }
+    let state = if status.installed { "installed" } else { "not installed; run: prudence engines install" };
+    println!("{} {} for {}: {state}", status.engine, status.version, status.tasks.join(", "));
+    println!("{}", status.path.display());
+    let row = |file: &prudence_env::engines::FileStatus| {
+        vec![file.file.to_owned(), file.problem.clone().unwrap_or_else(|| "ok".to_owned())]
+    };
+    print_table(&["file", ""], status.files.iter().map(row).collect());
+    Ok(())
+}

@@ -1,0 +1,142 @@
+"""Compares `prudence rollout` with Gymnasium on MuJoCo's three tasks, from the same states under the same actions.
+
+    parity.py --binary PATH [--steps 1000] [--starts 500]
+
+Observations, rewards and velocities must agree to 1e-12, terminations exactly. Each task runs with Gymnasium's own settings, where
+episodes end early; without that end, 1,000 steps on; and with every option changed. Then starts drawn on either side: a two-sample
+Kolmogorov-Smirnov test of every number. (Ours cost a process each here; 10,000 of them are held against the exact distribution in
+crates/env/tests/mujoco.rs.) Needs `prudence engines install`.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import gymnasium
+import mujoco
+import numpy as np
+
+TOLERANCE = 1e-12
+IDS = {"hopper": "Hopper-v5", "walker2d": "Walker2d-v5", "half-cheetah": "HalfCheetah-v5"}
+SHARED = dict(forward_reward_weight=1.7, ctrl_cost_weight=0.03, reset_noise_scale=0.02, frame_skip=3, exclude_current_positions_from_observation=False)
+HEALTHY = dict(healthy_reward=0.6, healthy_z_range=(0.5, 1.9), healthy_angle_range=(-0.7, 0.9), terminate_when_unhealthy=True)
+CHANGED = {
+    "hopper": SHARED | HEALTHY | dict(healthy_state_range=(-30.0, 25.0)),
+    "walker2d": SHARED | HEALTHY,
+    "half-cheetah": SHARED,
+}
+
+
+def settings(task):
+    """By name, the options that both sides get."""
+    if task == "half-cheetah":
+        yield "Gymnasium's own", {}
+    else:
+        yield "Gymnasium's own", dict(terminate_when_unhealthy=True)
+        yield "never ended early", dict(terminate_when_unhealthy=False)
+    yield "all changed", CHANGED[task]
+
+
+def toml(value):
+    return json.dumps(list(value) if isinstance(value, tuple) else value)
+
+
+def actions(random, steps, size, kind):
+    """Rows of actions: uniform, or at the ends of their range and held for a while."""
+    if kind == "uniform":
+        return random.uniform(-1.0, 1.0, (steps, size))
+    return np.repeat(random.choice([-1.0, 1.0], (steps // 10 + 1, size)), 10, axis=0)[:steps]
+
+
+def theirs(env, qpos, qvel, rows):
+    """What Gymnasium sees after every action, from a reset of the engine: observation, reward, x-velocity, the two marks."""
+    env.reset(seed=0)
+    plain = env.unwrapped
+    mujoco.mj_resetData(plain.model, plain.data)
+    plain.set_state(qpos, qvel)
+    for row in rows:
+        observation, reward, terminated, truncated, info = env.step(row)
+        yield [*observation, reward, info["x_velocity"]], [terminated, truncated and not terminated]
+        if terminated or truncated:
+            return
+
+
+def ours(arguments, task, options, state, rows, scratch):
+    (scratch / "state.json").write_text(json.dumps(state))
+    np.savetxt(scratch / "actions.csv", rows, delimiter=",", fmt="%.17g")
+    out = scratch / "out.jsonl"
+    out.unlink(missing_ok=True)
+    command = [arguments.binary, "rollout", task, "--actions", scratch / "actions.csv", "--state", scratch / "state.json", "--out", out]
+    for key, value in options.items():
+        command += ["--set", f"env.{key}={toml(value)}"]
+    subprocess.run(command, check=True)
+    for line in out.read_text().splitlines()[1:]:
+        step = json.loads(line)
+        yield [*step["observation"], step["reward"], step["signals"]["x_velocity"]], [step["terminated"], step["truncated"]]
+
+
+def compare(arguments, task, options, random, kind, scratch):
+    """The largest difference in one episode, and its steps."""
+    env = gymnasium.make(IDS[task], disable_env_checker=True, **options)
+    plain = env.unwrapped
+    qpos = plain.init_qpos + random.uniform(-0.05, 0.05, plain.model.nq)
+    qvel = plain.init_qvel + random.uniform(-0.1, 0.1, plain.model.nv)
+    rows = actions(random, arguments.steps, plain.model.nu, kind)
+    state = {"qpos": qpos.tolist(), "qvel": qvel.tolist()}
+    expected = list(theirs(env, qpos, qvel, rows))
+    found = list(ours(arguments, task, options, state, rows, scratch))
+    if [marks for _, marks in expected] != [marks for _, marks in found]:
+        sys.exit(f"{task}: ours ends after {len(found)} steps with {found[-1][1]}, Gymnasium after {len(expected)} with {expected[-1][1]}")
+    worst = np.abs(np.array([row for row, _ in expected]) - np.array([row for row, _ in found])).max()
+    return worst, len(expected)
+
+
+def starts(arguments, task, scratch):
+    """Start states of either side, [starts, numbers]."""
+    option = "exclude_current_positions_from_observation"
+    env = gymnasium.make(IDS[task], disable_env_checker=True, **{option: False})
+    reference = np.array([env.reset(seed=seed)[0] for seed in range(arguments.starts)])
+    (scratch / "actions.csv").write_text("")
+    command = [arguments.binary, "rollout", task, "--actions", scratch / "actions.csv", "--set", f"env.{option}=false"]
+    for seed in range(arguments.starts):
+        subprocess.run([*command, "--seed", str(seed), "--out", scratch / f"{seed}.jsonl"], check=True)
+    lines = [json.loads((scratch / f"{seed}.jsonl").read_text()) for seed in range(arguments.starts)]
+    return reference, np.array([line["observation"] for line in lines])
+
+
+def distance(one, other):
+    """Kolmogorov-Smirnov's: the largest gap between the empirical distributions of two samples of one size."""
+    both = np.sort(np.concatenate([one, other]))
+    ranks = [np.searchsorted(np.sort(sample), both, side="right") / len(sample) for sample in (one, other)]
+    return np.abs(ranks[0] - ranks[1]).max()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--starts", type=int, default=500)
+    arguments = parser.parse_args()
+    random = np.random.default_rng(0)
+    failed = False
+    for task in IDS:
+        for name, options in settings(task):
+            for kind in ["uniform", "held"]:
+                with tempfile.TemporaryDirectory() as scratch:
+                    worst, steps = compare(arguments, task, options, random, kind, pathlib.Path(scratch))
+                print(f"{task}, {name}, {kind} actions: {steps} steps, largest difference {worst:.1e}")
+                failed |= worst > TOLERANCE
+        with tempfile.TemporaryDirectory() as scratch:
+            pair = starts(arguments, task, pathlib.Path(scratch))
+        found = max(map(distance, pair[0].T, pair[1].T))
+        limit = np.sqrt(np.log(2e4) / arguments.starts)  # one in ten thousand; the seeds are fixed
+        print(f"{task}: {arguments.starts} starts, largest Kolmogorov-Smirnov distance {found:.3f}, limit {limit:.3f}")
+        failed |= found > limit
+    sys.exit(int(failed))
+
+
+if __name__ == "__main__":
+    main()

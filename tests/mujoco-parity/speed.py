@@ -1,0 +1,60 @@
+"""Environment steps a second of `prudence bench env` beside Gymnasium's, both on one core, under random actions.
+
+    speed.py --binary PATH [--pairs 3] [--core 0]
+
+Sides take turns, and the best of each counts, so that other work on the machine weighs on both alike. Must hold: 1.8 times Gymnasium on all
+three, and at most 10 % over the bare engine. Run it on an idle machine. Needs `prudence engines install`.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+
+import gymnasium
+import numpy as np
+
+IDS = {"hopper": "Hopper-v5", "walker2d": "Walker2d-v5", "half-cheetah": "HalfCheetah-v5"}
+SECONDS = 3.0
+
+
+def theirs(task):
+    options = {} if task == "half-cheetah" else {"terminate_when_unhealthy": False}
+    env = gymnasium.make(IDS[task], disable_env_checker=True, **options)
+    rows = np.random.default_rng(0).uniform(-1.0, 1.0, (1000, env.action_space.shape[0])).astype(np.float32)
+    steps, start = 0, time.perf_counter()
+    while time.perf_counter() - start < SECONDS:
+        env.reset(seed=steps)
+        for row in rows:
+            env.step(row)
+        steps += len(rows)
+    return steps / (time.perf_counter() - start)
+
+
+def ours(arguments, task):
+    command = [arguments.binary, "bench", "env", "--task", task, "--json"]
+    line = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)[0]
+    return line["per_second"], line["microseconds"] / line["bare_microseconds"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--core", type=int, default=0)
+    arguments = parser.parse_args()
+    os.sched_setaffinity(0, {arguments.core})  # inherited by the other side
+    failed = False
+    for task in IDS:
+        pairs = [(theirs(task), *ours(arguments, task)) for _ in range(arguments.pairs)]
+        reference, mine = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+        over = min(pair[2] for pair in pairs)
+        print(f"{task}: {mine:.0f} steps/s, Gymnasium {reference:.0f}, {mine / reference:.2f} times; {100 * (over - 1):.1f} % over the bare engine")
+        failed |= mine < 1.8 * reference or over > 1.1
+    sys.exit(int(failed))
+
+
+if __name__ == "__main__":
+    main()
