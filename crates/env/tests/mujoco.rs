@@ -129,6 +129,41 @@ fn threads_see_what_one_alone_sees() {
     assert_eq!(alone, together);
 }
 
+#[test]
+fn no_bytes_make_restore_or_the_steps_after_it_crash() {
+    let mut stream = random::stream(0, "bytes", 0);
+    for model in MODELS {
+        let mut env = build(&enduring(model)).unwrap();
+        let mut observation = vec![0.0; env.spec().observation.dim()];
+        let action = vec![1.0; env.spec().action.dim()];
+        env.reset(0, &mut observation).unwrap();
+        env.step(&action, &mut observation).unwrap();
+        let good = env.snapshot().unwrap();
+        let mut taken = 0;
+        for _ in 0..2000 {
+            let mut bytes = good.clone();
+            for _ in 0..stream.random_range(1..4) {
+                let at = stream.random_range(0..bytes.len());
+                bytes[at] = stream.random();
+            }
+            if env.restore(&bytes, &mut observation).is_ok() {
+                taken += 1;
+                let _ = env.step(&action, &mut observation).and_then(|_| env.step(&action, &mut observation));
+            }
+        }
+        assert!(taken > 500, "{model:?}: {taken}");
+        env.restore(&good, &mut observation).unwrap();
+        env.step(&action, &mut observation).unwrap();
+    }
+    let snapshot = |model: Model| {
+        let mut env = plain(model);
+        env.reset(0, &mut vec![0.0; env.spec().observation.dim()]).unwrap();
+        env.snapshot().unwrap()
+    };
+    let foreign = plain(Model::Walker2d).restore(&snapshot(Model::HalfCheetah), &mut [0.0; 17]);
+    assert!(matches!(foreign, Err(Error::State(_))), "one size, another model: {foreign:?}");
+}
+
 /// Kolmogorov-Smirnov's largest distance between samples and a distribution.
 fn distance(samples: &mut [f64], cdf: impl Fn(f64) -> f64) -> f64 {
     samples.sort_by(f64::total_cmp);
@@ -253,6 +288,10 @@ fn a_model_that_is_none_is_refused_by_name() {
     contains(&with("other.xml", &other), &["other.xml", "[9, 9, 6, 0]", "[6, 6, 3, 0]"]);
     let missing = Settings { xml_file: Some("no-such.xml".into()), ..Settings::new(Model::Hopper) };
     contains(&refused(&missing, engines()), &["no-such.xml", "No such file"]);
+    for place in ["/dev/zero", "/"] {
+        let none = Settings { xml_file: Some(place.into()), ..Settings::new(Model::Hopper) };
+        contains(&refused(&none, engines()), &[place, "expected a file of at most"]);
+    }
 }
 
 /// A cache with this file as the engine's library.

@@ -29,6 +29,9 @@ const ACT: c_uint = 1 << 3;
 const CTRL: c_uint = 1 << 5; // 1 << 6 from 3.5 on
 const INTEGRATION: c_uint = (1 << 13) - 1;
 
+/// Largest model that is read: they are written by hand.
+const MOST_BYTES: u64 = 16 << 20;
+
 /// What of a [`Data`] is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -227,6 +230,10 @@ unsafe impl Sync for Model {}
 impl Model {
     /// Compiles the file, or shares the model in use that was made from the same text.
     pub fn load(library: &'static Library, file: &Path) -> Result<Arc<Self>, String> {
+        let about = std::fs::metadata(file).map_err(|error| error.to_string())?;
+        if !about.is_file() || about.len() > MOST_BYTES {
+            return Err(format!("expected a file of at most {MOST_BYTES} bytes"));
+        }
         let text = std::fs::read(file).map_err(|error| error.to_string())?;
         let mut models = lock(&MODELS); // the engine's XML reader is not entered twice either
         models.retain(|known| known.model.strong_count() > 0);
