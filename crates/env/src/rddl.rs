@@ -76,7 +76,8 @@ impl Settings {
         for (key, name, file) in
             [("domain", "domain.rddl", &mut self.domain), ("instance", "instance.rddl", &mut self.instance)]
         {
-            if !file.starts_with(BUILTIN) && !(one && key == "instance") {
+            let done = file.starts_with(BUILTIN) || (one && key == "instance");
+            if !done {
                 texts.push((name, source(key, file)?.text));
                 *file = name.to_owned();
             }
