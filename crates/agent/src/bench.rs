@@ -178,7 +178,7 @@ pub fn env(task: &str, env: &mut dyn Env, seconds: f64) -> Result<EnvBench, Erro
     let mut rng = stream(0, "bench", 0);
     let mut draw = |(low, high): (&f64, &f64)| rand::RngExt::random_range(&mut rng, *low..=*high);
     let actions: Vec<Vec<f64>> =
-        (0..1000).map(|_| space.low.iter().zip(&space.high).map(&mut draw).collect()).collect();
+        (0..50_000).map(|_| space.low.iter().zip(&space.high).map(&mut draw).collect()).collect();
     let action = |step: usize| &actions[step % actions.len()]; // they go on from one episode to the next
     let mut observation = vec![0.0; env.spec().observation.dim()];
     let (mut steps, mut spent, mut bare) = (0, 0.0, Some(0.0));
@@ -186,7 +186,7 @@ pub fn env(task: &str, env: &mut dyn Env, seconds: f64) -> Result<EnvBench, Erro
     while spent < seconds {
         let block = ends.len() - 1;
         let watch = Stopwatch::start();
-        while steps < ends[block] + actions.len() {
+        while steps < ends[block] + 1000 {
             env.reset(ends.len() as u64, &mut observation)?;
             let mut over = false;
             while !over {
