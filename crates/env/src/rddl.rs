@@ -111,8 +111,7 @@ fn source(key: &str, file: &str) -> Result<Source, Error> {
         return Err(refuse(format!("expected a file of at most {MOST_BYTES} bytes")));
     }
     let bytes = std::fs::read(file).map_err(|e| refuse(format!("cannot read the file: {e}")))?;
-    // Old texts have comments in other encodings; anywhere else the engine refuses the replacement character.
-    Ok(Source::new(file, String::from_utf8_lossy(&bytes)))
+    Ok(Source::decode(file, &bytes))
 }
 
 /// A domain with an instance; see the module's text.

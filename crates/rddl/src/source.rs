@@ -16,6 +16,12 @@ impl Source {
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
         Source { name: name.into(), text: text.into() }
     }
+
+    /// A file's bytes. Old texts have comments in other encodings: what is not UTF-8 becomes the replacement character,
+    /// which is refused anywhere but in a comment.
+    pub fn decode(name: impl Into<String>, bytes: &[u8]) -> Source {
+        Source::new(name, String::from_utf8_lossy(bytes))
+    }
 }
 
 /// A stretch of bytes in one of the sources.

@@ -22,11 +22,8 @@ pub fn rddl(command: RddlCommand) -> anyhow::Result<()> {
 }
 
 fn load(files: &[PathBuf]) -> anyhow::Result<Program> {
-    let sources = files.iter().map(|path| {
-        // Old texts have comments in other encodings; anywhere else the replacement character is refused.
-        let bytes = read_limited(path, 1 << 26)?;
-        Ok(Source::new(path.display().to_string(), String::from_utf8_lossy(&bytes)))
-    });
+    let sources =
+        files.iter().map(|path| Ok(Source::decode(path.display().to_string(), &read_limited(path, 1 << 26)?)));
     Ok(Program::load(&sources.collect::<anyhow::Result<Vec<_>>>()?)?)
 }
 
