@@ -97,6 +97,21 @@ impl Player {
         Ok(())
     }
 
+    /// What the environment showed last, in its own precision.
+    pub fn observation(&self) -> &[f64] {
+        &self.observation
+    }
+
+    /// The last action, in the environment's units.
+    pub fn action(&self) -> &[f64] {
+        &self.action
+    }
+
+    /// What happened so far.
+    pub fn episode(&self) -> &Episode {
+        &self.episode
+    }
+
     /// Whether the episode is over.
     pub fn done(&self) -> bool {
         self.done

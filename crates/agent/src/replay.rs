@@ -1,6 +1,6 @@
 //! Replay: whole episodes, enriched by the safety model.
 //!
-//! An episode of T steps is T + 1 rows; s' is the next row. Memory and score are columns that [`Replay::push`] makes with
+//! An episode of T steps is T + 1 rows; s' is the next row. Memory and score are columns that [`Replay::step`] makes with
 //! the replay's one safety model, by the very step function that acting uses, so that a row never carries the opinion of
 //! another model and a resumed run rebuilds the same bits from the stored episodes.
 
@@ -98,48 +98,60 @@ impl Replay {
         self.scaling.sizes().0 + if self.history { self.memory_width } else { 0 }
     }
 
-    /// Adds an episode, enriched; forgets the oldest ones beyond the capacity.
+    /// Adds an episode, enriched.
     pub fn push(&mut self, episode: &Episode) {
         let (s, a) = self.scaling.sizes();
-        let steps = episode.len();
-        let first = self.rewards.len() as u32;
-        self.starts.push(first);
-        self.transitions.extend(first..first + steps as u32);
-        self.observations.extend_from_slice(&episode.observations);
-        let at = self.actions.len();
-        self.actions.resize(at + (steps + 1) * a, 0.0);
-        for (action, out) in episode.actions.chunks_exact(a).zip(self.actions[at..].chunks_exact_mut(a)) {
-            self.scaling.to_unit(action, out);
+        let mut observations = episode.observations.chunks_exact(s);
+        self.start(observations.next().unwrap_or_default());
+        let rows = episode.actions.chunks_exact(a).zip(&episode.rewards).zip(observations);
+        for (t, ((action, reward), next)) in rows.enumerate() {
+            self.step(action, *reward, episode.terminated && t + 1 == episode.len(), next);
         }
-        self.rewards.extend(episode.rewards.iter().map(|r| r * self.reward_scale).chain([0.0]));
-        let ends = (1..=steps).map(|t| if t == steps && episode.terminated { 0.0 } else { 1.0 });
-        self.goes_on.extend(ends.chain([0.0]));
-        match &mut self.safety {
-            None => {
-                self.scores.resize(self.rewards.len(), 0.0);
-                self.sums.push(0.0);
-            }
-            Some((model, tracker)) => {
-                tracker.reset();
-                for t in 0..=steps {
-                    let at = self.memory.len();
-                    self.memory.resize(at + self.memory_width, 0.0);
-                    tracker.write_memory(&mut self.memory[at..]);
-                    let score = if t == steps {
-                        0.0
-                    } else {
-                        let (observation, action) =
-                            (&episode.observations[t * s..][..s], &episode.actions[t * a..][..a]);
-                        let log_prob = model.step(tracker, observation, action);
-                        tracker.score(log_prob)
-                    };
-                    self.scores.push(score);
-                }
-                self.sums.push(tracker.sum);
+    }
+
+    /// Begins an episode.
+    pub fn start(&mut self, observation: &[f32]) {
+        if let Some((_, tracker)) = &mut self.safety {
+            tracker.reset();
+        }
+        self.starts.push(self.rewards.len() as u32);
+        self.sums.push(0.0);
+        self.row(observation);
+    }
+
+    /// Adds a step to the episode begun last: what was done at the last row, and what came of it. Forgets the oldest
+    /// episodes beyond the capacity.
+    pub fn step(&mut self, action: &[f32], reward: f32, terminated: bool, next: &[f32]) {
+        let (s, a) = self.scaling.sizes();
+        let row = self.rewards.len() - 1;
+        self.scaling.to_unit(action, &mut self.actions[row * a..]);
+        self.rewards[row] = reward * self.reward_scale;
+        self.goes_on[row] = if terminated { 0.0 } else { 1.0 };
+        if let Some((model, tracker)) = &mut self.safety {
+            let log_prob = model.step(tracker, &self.observations[row * s..], action);
+            self.scores[row] = tracker.score(log_prob);
+            if let Some(sum) = self.sums.last_mut() {
+                *sum = tracker.sum;
             }
         }
+        self.transitions.push(row as u32);
+        self.row(next);
         if self.transitions.len() > self.capacity {
             self.forget();
+        }
+    }
+
+    /// A row at which nothing was done yet.
+    fn row(&mut self, observation: &[f32]) {
+        self.observations.extend_from_slice(observation);
+        self.actions.resize(self.actions.len() + self.scaling.sizes().1, 0.0);
+        for column in [&mut self.rewards, &mut self.scores, &mut self.goes_on] {
+            column.push(0.0);
+        }
+        if let Some((_, tracker)) = &self.safety {
+            let at = self.memory.len();
+            self.memory.resize(at + self.memory_width, 0.0);
+            tracker.write_memory(&mut self.memory[at..]);
         }
     }
 

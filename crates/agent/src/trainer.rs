@@ -199,12 +199,17 @@ impl Trainer {
         let mut noise = stream(seed, "actions", index);
         let warm_up = self.setup.stored.is_empty() && self.counters.step < self.setup.settings.train.random_steps;
         self.player.start(subseed(seed, "train", index))?;
+        self.replay.start(&self.player.episode().observations);
         while !self.player.done() {
             let mut choose = match warm_up {
                 true => Choose::Random(&mut noise),
                 false => Choose::Policy(&self.learner.policy, Some(&mut noise)),
             };
-            self.player.step(&mut choose)?;
+            let step = self.player.step(&mut choose)?;
+            let (s, a) = self.replay.scaling().sizes();
+            let Episode { observations, actions, .. } = self.player.episode();
+            let (action, next) = (&actions[actions.len() - a..], &observations[observations.len() - s..]);
+            self.replay.step(action, step.reward as f32, step.terminated, next);
             self.counters.step += 1;
             if !warm_up {
                 self.counters.owed += self.setup.settings.train.updates_per_step;
@@ -215,7 +220,6 @@ impl Trainer {
             }
         }
         let (episode, _) = self.player.finish();
-        self.replay.push(&episode);
         self.counters.episode += 1;
         self.counters.returns.0 += episode.total_reward();
         self.counters.returns.1 += 1;

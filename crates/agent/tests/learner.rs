@@ -354,6 +354,17 @@ fn a_row_is_one_step_and_what_follows_is_the_next_row() {
 }
 
 #[test]
+fn a_step_can_be_drawn_as_soon_as_it_is_taken() {
+    let mut replay = Replay::new(scaling(), None, false, FLOOR, 1.0, 1000);
+    replay.push(&named_episode(1, 2, true));
+    replay.start(&[5000.0, 0.0]);
+    assert_eq!(names(&draw(&replay, 100)), [1000, 1001].into());
+    replay.step(&[0.0], 5000.5, false, &[5001.0, 0.0]);
+    assert_eq!(names(&draw(&replay, 100)), [1000, 1001, 5000].into());
+    assert_eq!((replay.len(), replay.episodes()), (3, 2));
+}
+
+#[test]
 fn forgetting_keeps_whole_episodes_the_most_recent() {
     let capacity = 100;
     for safety in [None, Some(safety_model(1))] {
