@@ -80,6 +80,15 @@ pub enum Zone {
     Disc([f64; 2], f64),
 }
 
+/// A part of a body, for pictures: all points no further than `radius` from the line between its ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limb {
+    /// Both the same for a disc.
+    pub ends: [[f64; 2]; 2],
+    /// Half its thickness.
+    pub radius: f64,
+}
+
 /// A simulator with a seeded start.
 ///
 /// Observations are written into the caller's slice, so that stepping need not allocate. The same seed and the same
@@ -117,6 +126,21 @@ pub trait Env: Send {
     /// [`Env::step`] against it. False where nothing was moved.
     fn bare_step(&mut self, _action: &[f64]) -> bool {
         false
+    }
+
+    /// The body as it is now, for pictures: in the plane of [`Env::scene`] or, without one, seen from the side with the
+    /// ground at height 0. The error says why there is no picture.
+    fn limbs(&self) -> Result<Vec<Limb>, Error> {
+        let Some(scene) = self.scene() else {
+            return Err(Error::Simulator("this environment has no body to draw".to_owned()));
+        };
+        let signal = |name: &String| self.spec().signals.iter().position(|signal| signal == name);
+        let [Some(x), Some(y)] = scene.axes.each_ref().map(signal) else {
+            return Err(Error::Simulator(format!("the scene's axes {:?} are no signals", scene.axes)));
+        };
+        let [left, right, ..] = scene.bounds;
+        let here = [self.signals()[x], self.signals()[y]];
+        Ok(vec![Limb { ends: [here; 2], radius: 0.015 * (right - left) }])
     }
 
     /// The plane to draw paths in, for tasks that have one.

@@ -327,3 +327,43 @@ fn an_engine_that_cannot_be_used_is_refused_with_the_command_to_run() {
     let other = with_library(&path("other"), &std::fs::read(&built).unwrap());
     contains(&refused(&hopper, &other), &["MuJoCo 3.5.0", "3.3.7", MUJOCO_LIBRARY, run]);
 }
+
+/// `[[x, z], [x, z], radius]`, as `tests/golden/make_limbs.py` writes it.
+type Capsule = ([f64; 2], [f64; 2], f64);
+
+#[derive(serde::Deserialize)]
+struct Pose {
+    qpos: Vec<f64>,
+    limbs: Vec<Capsule>,
+}
+
+#[test]
+fn limbs_are_where_the_engine_has_them() {
+    let poses: std::collections::BTreeMap<String, Pose> =
+        serde_json::from_str(include_str!("../../../tests/golden/limbs.json")).unwrap();
+    for (model, name) in MODELS.into_iter().zip(["hopper", "walker2d", "half-cheetah"]) {
+        let mut env = plain(model);
+        let mut observation = vec![0.0; env.spec().observation.dim()];
+        let Pose { qpos, limbs: theirs } = &poses[name];
+        env.set_state(&json!({ "qpos": qpos, "qvel": vec![0.0; qpos.len()] }), &mut observation).unwrap();
+        let ours = env.limbs().unwrap();
+        assert_eq!(ours.len(), theirs.len(), "{name}");
+        for (ours, (from, to, radius)) in ours.iter().zip(theirs) {
+            let same = |ours: [f64; 2], theirs: &[f64; 2]| ours.iter().zip(theirs).all(|(a, b)| (a - b).abs() < 1e-9);
+            let turned = same(ours.ends[1], from) && same(ours.ends[0], to);
+            assert!(turned || same(ours.ends[0], from) && same(ours.ends[1], to), "{name}: {ours:?} {from:?} {to:?}");
+            assert_eq!(ours.radius, *radius, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_robot_that_leaves_the_plane_runs_without_a_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tilted.xml");
+    let text = std::fs::read_to_string(engines().mujoco().join("hopper.xml")).unwrap();
+    std::fs::write(&file, text.replace(r#"<body name="thigh" pos="0 0 "#, r#"<body name="thigh" pos="0 0.1 "#))
+        .unwrap();
+    let env = build(&Settings { xml_file: Some(file), ..Settings::new(Model::Hopper) }).unwrap();
+    contains(&env.limbs().unwrap_err().to_string(), &["tilted.xml", "body thigh", "pos", "plane"]);
+}

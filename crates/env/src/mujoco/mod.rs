@@ -13,6 +13,7 @@
 
 mod engine;
 mod settings;
+mod skeleton;
 
 use std::path::{Path, PathBuf};
 
@@ -23,9 +24,10 @@ use serde_json::{Value, json};
 use self::engine::{Data, Library, Part};
 use self::settings::{Healthy, Options, Robot};
 pub use self::settings::{Model, Settings};
+use self::skeleton::Skeleton;
 use crate::engines::{Engines, MUJOCO, MUJOCO_LIBRARY};
 use crate::random;
-use crate::{BoxSpace, Env, Error, Spec, Step, check_finite, check_length};
+use crate::{BoxSpace, Env, Error, Limb, Spec, Step, check_finite, check_length};
 
 const SIGNALS: [&str; 5] = ["x_velocity", "z_velocity", "speed", "healthy", "height"];
 /// The engine resets itself beyond this (`mjMAXVAL`).
@@ -37,6 +39,8 @@ pub struct Mujoco {
     model: Model,
     robot: &'static Robot,
     options: Options,
+    /// What pictures are drawn from, or why there are none.
+    skeleton: Result<Skeleton, String>,
     spec: Spec,
     /// Seconds a step of the engine takes.
     timestep: f64,
@@ -79,7 +83,10 @@ impl Mujoco {
         let options = settings.options()?;
         let robot = settings.model.robot();
         let folder = engines.mujoco();
-        let data = load(&folder.join(MUJOCO_LIBRARY), &settings.file(&folder), robot)?;
+        let file = settings.file(&folder);
+        let data = load(&folder.join(MUJOCO_LIBRARY), &file, robot)?;
+        let text = std::fs::read_to_string(&file).map_err(|error| error.to_string());
+        let skeleton = text.and_then(|text| Skeleton::read(&text)).map_err(|why| format!("{}: {why}", file.display()));
         let [positions, velocities, motors] = robot.sizes;
         let unbounded = positions + velocities - options.skipped;
         let spec = Spec {
@@ -95,6 +102,7 @@ impl Mujoco {
             model: settings.model,
             robot,
             options,
+            skeleton,
             spec,
             timestep: 0.0,
             motion: start.clone(),
@@ -310,6 +318,12 @@ impl Env for Mujoco {
         self.observe(observation);
         Ok(())
     }
+
+    fn limbs(&self) -> Result<Vec<Limb>, Error> {
+        let skeleton = self.skeleton.as_ref().map_err(|why| Error::Simulator(why.clone()))?;
+        Ok(skeleton.limbs(self.positions()))
+    }
+
     fn bare_step(&mut self, action: &[f64]) -> bool {
         let sound = action.len() == self.action.len() && action.iter().all(|number| number.is_finite());
         if sound {
