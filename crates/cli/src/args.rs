@@ -53,8 +53,10 @@ pub enum Command {
     Plot(PlotArgs),
     /// Step given actions through a task and write every step down
     #[command(
-        after_help = "Example:\n  prudence rollout navigation --actions a.csv --out steps.jsonl\n\nThe action file is CSV \
-        without a header, one row a step, in the environment's units."
+        after_help = "Examples:\n  prudence rollout navigation --actions a.csv --out steps.jsonl\n  prudence rollout --agent \
+        runs/hopper-1/round-2/safesac-h/seed-0 --render hop.gif\n\nThe action file is CSV without a header, one row a step, \
+        in the environment's units. An agent acts by its policy's mode. Pictures are blue while the rule is kept, and \
+        orange once it is broken."
     )]
     Rollout(RolloutArgs),
     /// Install the physics engines that some tasks need, or say what is there
@@ -305,10 +307,14 @@ pub struct PlotArgs {
 #[derive(Args)]
 pub struct RolloutArgs {
     /// A task's name or the path of a task file
-    pub task: String,
+    #[arg(required_unless_present = "agent", requires = "actions")]
+    pub task: Option<String>,
     /// CSV without a header, one row a step
-    #[arg(long, value_name = "FILE.csv")]
-    pub actions: PathBuf,
+    #[arg(long, value_name = "FILE.csv", requires = "task")]
+    pub actions: Option<PathBuf>,
+    /// A trained agent's folder, RUN/round-R/ALGO/seed-S: it acts, in its run's environment
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["task", "actions", "state", "configs", "sets"])]
+    pub agent: Option<PathBuf>,
     /// The seed of the start and the noise
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
@@ -316,8 +322,11 @@ pub struct RolloutArgs {
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
     /// The file to write, one JSON object a line
-    #[arg(long, value_name = "FILE.jsonl")]
-    pub out: PathBuf,
+    #[arg(long, value_name = "FILE.jsonl", required_unless_present = "render")]
+    pub out: Option<PathBuf>,
+    /// Draw the episode: a moving picture, or a sheet of its frames
+    #[arg(long, value_name = "FILE.gif|.png")]
+    pub render: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,
 }

@@ -94,6 +94,19 @@ pub struct AgentFolder {
 }
 
 impl AgentFolder {
+    /// The agent whose folder this is, `RUN/round-R/ALGO/seed-S`, and its run.
+    pub fn at(dir: &Path) -> anyhow::Result<(PathBuf, Self)> {
+        let whole = dir.canonicalize().with_context(|| dir.display().to_string())?;
+        let number = |name: &str, prefix: &str| name.strip_prefix(prefix)?.parse::<u64>().ok();
+        let parse = || {
+            let name = |up: usize| whole.ancestors().nth(up)?.file_name()?.to_str();
+            let algorithm = Algorithm::ALL.into_iter().find(|a| name(1) == Some(a.name()))?;
+            let (seed, round) = (number(name(0)?, "seed-")?, number(name(2)?, "round-")? as usize);
+            Some((whole.ancestors().nth(3)?.to_owned(), Self { algorithm, seed, round, dir: whole.clone() }))
+        };
+        parse().ok_or_else(|| anyhow!("{}: not an agent's folder, RUN/round-R/ALGO/seed-S", dir.display()))
+    }
+
     /// Its records.
     pub fn records(&self) -> anyhow::Result<Vec<Record>> {
         Ok(read_json_lines(&self.dir.join("metrics.jsonl"), 1 << 30)?)

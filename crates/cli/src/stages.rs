@@ -7,19 +7,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use prudence_agent::clock;
+use prudence_agent::player::Player;
 use prudence_agent::run::{Event, Folders};
 use prudence_agent::trainer::{Setup, Trainer};
-use prudence_agent::{Algorithm, run};
+use prudence_agent::{Algorithm, Scaling, clock, run};
 use prudence_data::files::{read_limited, write_atomic};
 use prudence_data::{Dataset, Episode, LabelLog, Rule, Store, label_by_rule, label_path, latest};
 use prudence_env::MakeEnv as _;
 use prudence_env::random::{stream, subseed};
+use prudence_nn::Mlp;
+use prudence_nn::weights::Reader;
 use prudence_safety::quality::{Quality, predictions};
 use prudence_safety::{SafetyModel, fit};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
+use crate::folder::AgentFolder;
 use crate::progress::Progress;
 
 /// Set when the user pressed Ctrl-C: training stops at the next episode's end.
@@ -208,4 +211,29 @@ pub fn load_episodes(stores: &[PathBuf]) -> anyhow::Result<Vec<Episode>> {
         all.extend(store.read_without_signals(0..store.len())?);
     }
     Ok(all)
+}
+
+/// A trained agent, ready to play, and the parameters of its policy.
+pub fn load_agent(config: &Config, run: &Path, agent: &AgentFolder) -> anyhow::Result<(Player, Vec<f32>)> {
+    let constrained = agent.algorithm.constraint().is_some();
+    let safety: Option<Arc<SafetyModel>> = match constrained {
+        true => Some(Arc::new(load_model(&run.join(format!("round-{}/safety", agent.round)))?)),
+        false => None,
+    };
+    let env = config.env.build()?;
+    let (s, a) = Scaling::new(env.spec()).sizes();
+    if let Some(model) = &safety {
+        model.check(s, a)?;
+    }
+    let history = agent.algorithm.history();
+    let memory = safety.as_ref().filter(|_| history).map_or(0, |model| model.memory());
+    let shape = Mlp::new(s + memory, &config.agent.hidden, 2 * a);
+    let path = agent.dir.join("policy.safetensors");
+    let bytes = read_limited(&path, 1 << 32)
+        .with_context(|| format!("{} seed {} is not trained to its end", agent.algorithm.name(), agent.seed))?;
+    let policy: Vec<f32> = Reader::new(&bytes)
+        .and_then(|file| file.network("policy.", &shape.tensors()))
+        .with_context(|| path.display().to_string())?;
+    let floor = config.agent.score_floor;
+    Ok((Player::new(env, shape, config.agent.log_std(), safety, history, floor), policy))
 }

@@ -118,5 +118,29 @@ fn the_whole_pipeline_runs_on_each_task() {
         let args = ["run", task, "--out", text(&out), "--seeds", "1", "--rounds", "0", "--episodes", "3", "--quiet"];
         succeed(small(&args, &["env.horizon=100", "train.steps=2000", "rule=\"mean(speed, 50) <= 0.5\""]));
         assert!(out.join("report.html").is_file() && out.join("evaluation.json").is_file());
+        let (agent, film, log) =
+            (out.join("round-0/safesac-h/seed-0"), dir.path().join("a.gif"), dir.path().join("a.jsonl"));
+        succeed(prudence(&["rollout", "--agent", text(&agent), "--render", text(&film), "--out", text(&log)]));
+        assert!(std::fs::read(&film).unwrap().starts_with(b"GIF89a"));
+        assert_eq!(lines(&log).len(), 101);
     }
+}
+
+#[test]
+fn an_episode_is_drawn_or_it_is_said_why_not() {
+    install();
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    let (three, sheet) = (file("three.csv"), file("sheet.png"));
+    std::fs::write(&three, "0.5,-0.5,1\n".repeat(20)).unwrap();
+    let draw = |task: &str, to: &Path| prudence(&["rollout", task, "--actions", text(&three), "--render", text(to)]);
+    succeed(draw("hopper", &sheet));
+    assert!(std::fs::read(&sheet).unwrap().starts_with(b"\x89PNG"));
+    refused(draw("hopper", &sheet), &["sheet.png", "exists already"]);
+    refused(draw("hopper", &file("film.bmp")), &["film.bmp", ".gif or .png"]);
+    refused(draw("hvac", &file("film.gif")), &["no body to draw"]);
+    refused(prudence(&["rollout", "hopper", "--actions", text(&three)]), &["--out"]);
+    let nobody = ["rollout", "--agent", text(dir.path()), "--render", text(&file("film.gif"))].map(str::to_owned);
+    refused(prudence(&nobody.each_ref().map(String::as_str)), &["RUN/round-R/ALGO/seed-S"]);
+    assert!(!file("film.gif").exists());
 }

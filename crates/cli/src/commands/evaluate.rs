@@ -1,19 +1,12 @@
 //! `prudence eval` and `prudence plot`: what trained agents are worth.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use anyhow::Context as _;
+use prudence_agent::Algorithm;
 use prudence_agent::evaluate::test;
-use prudence_agent::player::Player;
-use prudence_agent::{Algorithm, Scaling};
-use prudence_data::files::{read_limited, write_atomic};
-use prudence_env::MakeEnv as _;
-use prudence_nn::Mlp;
-use prudence_nn::weights::Reader;
+use prudence_data::files::write_atomic;
 use prudence_report::figure;
 use prudence_report::records::AlgoResult;
-use prudence_safety::SafetyModel;
 use rayon::prelude::*;
 
 use super::{pool, print_json, print_table};
@@ -76,27 +69,7 @@ pub fn print_results(results: &[AlgoResult]) {
 }
 
 fn test_agent(config: &Config, run: &Path, agent: &AgentFolder, args: &EvalArgs) -> anyhow::Result<Tested> {
-    let constrained = agent.algorithm.constraint().is_some();
-    let safety: Option<Arc<SafetyModel>> = match constrained {
-        true => Some(Arc::new(stages::load_model(&run.join(format!("round-{}/safety", agent.round)))?)),
-        false => None,
-    };
-    let env = config.env.build()?;
-    let (s, a) = Scaling::new(env.spec()).sizes();
-    if let Some(model) = &safety {
-        model.check(s, a)?;
-    }
-    let history = agent.algorithm.history();
-    let memory = safety.as_ref().filter(|_| history).map_or(0, |model| model.memory());
-    let shape = Mlp::new(s + memory, &config.agent.hidden, 2 * a);
-    let path = agent.dir.join("policy.safetensors");
-    let bytes = read_limited(&path, 1 << 32)
-        .with_context(|| format!("{} seed {} is not trained to its end", agent.algorithm.name(), agent.seed))?;
-    let policy: Vec<f32> = Reader::new(&bytes)
-        .and_then(|file| file.network("policy.", &shape.tensors()))
-        .with_context(|| path.display().to_string())?;
-    let floor = config.agent.score_floor;
-    let mut player = Player::new(env, shape, config.agent.log_std(), safety, history, floor);
+    let (mut player, policy) = stages::load_agent(config, run, agent)?;
     let first = FIRST + args.first;
     let rule = config.parsed_rule()?;
     let tests = test(&mut player, &rule, &policy, first..first + args.episodes, agent.seed, args.sampled)?;

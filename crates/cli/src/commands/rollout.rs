@@ -1,42 +1,44 @@
-//! `prudence rollout`: given actions, every step written down with full precision.
+//! `prudence rollout`: one episode by given actions or a trained agent, every step written down with full precision or
+//! drawn.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
+use prudence_agent::player::{Choose, Player};
 use prudence_data::files::{read_limited, write_atomic};
-use prudence_env::MakeEnv as _;
+use prudence_env::{Env, MakeEnv as _, Step};
+use prudence_report::film::{self, Pose};
 use serde_json::{Map, Value, json};
 
 use crate::args::RolloutArgs;
-use crate::config::resolve;
-use crate::folder::refuse_existing;
+use crate::config::{Config, resolve};
+use crate::folder::{self, AgentFolder, refuse_existing};
+use crate::stages;
 
 pub fn rollout(args: RolloutArgs) -> anyhow::Result<()> {
-    let config = resolve(&args.task, &args.settings.configs, &args.settings.sets)?;
-    refuse_existing(&args.out)?;
-    let mut env = config.env.build()?;
-    let actions = read_actions(&args.actions, env.spec().action.dim())?;
-    let mut observation = vec![0.0; env.spec().observation.dim()];
-    env.reset(args.seed, &mut observation)?;
-    if let Some(path) = &args.state {
-        let state: Value = serde_json::from_slice(&read_limited(path, 1 << 24)?)
-            .map_err(|e| anyhow!("{}: not JSON: {e} (numbers must be finite; JSON has no NaN)", path.display()))?;
-        env.set_state(&state, &mut observation).with_context(|| path.display().to_string())?;
+    for file in args.out.iter().chain(&args.render) {
+        refuse_existing(file)?;
     }
+    let draw = args.render.as_deref().map(drawing).transpose()?;
+    let (config, mut actor) = Actor::new(&args)?;
+    let scene = actor.env().scene();
     let mut judge = config.parsed_rule()?.judge();
-    let mut lines = String::new();
-    writeln!(lines, "{}", json!({"t": 0, "observation": observation}))?;
-    for (k, action) in actions.iter().enumerate() {
-        let step =
-            env.step(action, &mut observation).with_context(|| format!("{}, row {}", args.actions.display(), k + 1))?;
+    let mut lines = format!("{}\n", json!({"t": 0, "observation": actor.observation()}));
+    let mut poses = Vec::new();
+    for t in 1.. {
+        let Some((action, step)) = actor.step()? else { break };
+        let env = actor.env();
         judge.step(env.signals());
+        if draw.is_some() {
+            poses.push(Pose { limbs: env.limbs()?, safe: judge.safe() });
+        }
         let signals: Map<String, Value> =
             env.spec().signals.iter().cloned().zip(env.signals().iter().map(|x| json!(x))).collect();
         let line = json!({
-            "t": k + 1,
+            "t": t,
             "action": action,
-            "observation": observation,
+            "observation": actor.observation(),
             "reward": step.reward,
             "terminated": step.terminated,
             "truncated": step.truncated,
@@ -49,7 +51,92 @@ pub fn rollout(args: RolloutArgs) -> anyhow::Result<()> {
             break;
         }
     }
-    Ok(write_atomic(&args.out, lines.as_bytes())?)
+    if let Some(out) = &args.out {
+        write_atomic(out, lines.as_bytes())?;
+    }
+    if let (Some(file), Some(draw)) = (&args.render, draw) {
+        if poses.is_empty() {
+            bail!("--render {}: the episode has no step to draw", file.display());
+        }
+        write_atomic(file, &draw(&poses, scene.as_ref()))?;
+    }
+    Ok(())
+}
+
+type Draw = fn(&[Pose], Option<&prudence_env::Scene>) -> Vec<u8>;
+
+/// What draws a file of this name.
+fn drawing(file: &Path) -> anyhow::Result<Draw> {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("gif") => Ok(film::gif),
+        Some("png") => Ok(film::sheet),
+        _ => bail!("--render {}: expected a name that ends with .gif or .png", file.display()),
+    }
+}
+
+/// Who acts.
+enum Actor {
+    Given { env: Box<dyn Env>, observation: Vec<f64>, file: PathBuf, actions: std::vec::IntoIter<Vec<f64>>, row: usize },
+    Agent { player: Box<Player>, policy: Vec<f32> },
+}
+
+impl Actor {
+    /// At the episode's start.
+    fn new(args: &RolloutArgs) -> anyhow::Result<(Config, Self)> {
+        if let Some(dir) = &args.agent {
+            let (run, agent) = AgentFolder::at(dir)?;
+            let (config, _) = folder::open(&run)?;
+            let (mut player, policy) = stages::load_agent(&config, &run, &agent)?;
+            player.start(args.seed)?;
+            return Ok((config, Self::Agent { player: Box::new(player), policy }));
+        }
+        // Which of them may be left out is for the parser of arguments.
+        let (Some(task), Some(file)) = (&args.task, &args.actions) else {
+            bail!("give a task and --actions, or --agent")
+        };
+        let config = resolve(task, &args.settings.configs, &args.settings.sets)?;
+        let mut env = config.env.build()?;
+        let actions = read_actions(file, env.spec().action.dim())?.into_iter();
+        let mut observation = vec![0.0; env.spec().observation.dim()];
+        env.reset(args.seed, &mut observation)?;
+        if let Some(path) = &args.state {
+            let state: Value = serde_json::from_slice(&read_limited(path, 1 << 24)?)
+                .map_err(|e| anyhow!("{}: not JSON: {e} (numbers must be finite; JSON has no NaN)", path.display()))?;
+            env.set_state(&state, &mut observation).with_context(|| path.display().to_string())?;
+        }
+        Ok((config, Self::Given { env, observation, file: file.clone(), actions, row: 0 }))
+    }
+
+    fn env(&self) -> &dyn Env {
+        match self {
+            Self::Given { env, .. } => &**env,
+            Self::Agent { player, .. } => player.env(),
+        }
+    }
+
+    fn observation(&self) -> &[f64] {
+        match self {
+            Self::Given { observation, .. } => observation,
+            Self::Agent { player, .. } => player.observation(),
+        }
+    }
+
+    /// The next step and the action that made it; nothing after the last action.
+    fn step(&mut self) -> anyhow::Result<Option<(Vec<f64>, Step)>> {
+        match self {
+            Self::Given { env, observation, file, actions, row } => {
+                let Some(action) = actions.next() else { return Ok(None) };
+                *row += 1;
+                let place = || format!("{}, row {row}", file.display());
+                let step = env.step(&action, observation).with_context(place)?;
+                Ok(Some((action, step)))
+            }
+            Self::Agent { player, policy } => {
+                let step = player.step(&mut Choose::Policy(policy, None))?;
+                Ok(Some((player.action().to_vec(), step)))
+            }
+        }
+    }
 }
 
 fn read_actions(path: &Path, dim: usize) -> anyhow::Result<Vec<Vec<f64>>> {

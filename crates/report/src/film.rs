@@ -1,0 +1,243 @@
+//! An episode to look at: a GIF that moves, or a sheet of its frames as PNG. Drawn by us from limbs; no window, no GPU.
+
+use prudence_env::{Limb, Scene, Zone};
+use tiny_skia::{Color, FillRule, LineCap, Paint, PathBuilder, Pixmap, Rect, Stroke, Transform};
+
+/// Pixels of a frame.
+const SIZE: [u32; 2] = [480, 240];
+/// Frames of a GIF at most, and how long each is shown, in hundredths of a second.
+const MOST_FRAMES: usize = 250;
+const DELAY: u16 = 4;
+/// Frames on a sheet, across and down.
+const SHEET: [usize; 2] = [3, 4];
+/// A side view shows so many metres across, with the ground this far above the lower edge.
+const METRES: f64 = 4.0;
+const GROUND: f64 = 0.25;
+
+type Rgb = [u8; 3];
+const PAPER: Rgb = [255, 255, 255];
+const TILES: [Rgb; 2] = [[208, 213, 219], [178, 185, 193]];
+const ZONE: Rgb = [250, 220, 205];
+/// While the rule is kept, and once it is broken: the colours of SafeSAC-H and SAC in the figures.
+const KEPT: Rgb = [0, 114, 178];
+const BROKEN: Rgb = [213, 94, 0];
+
+/// The body at one step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pose {
+    /// What to draw; the first limb is the one that a side view follows.
+    pub limbs: Vec<Limb>,
+    /// Whether the rule was kept up to here.
+    pub safe: bool,
+}
+
+/// A GIF of the episode, in the plane of the scene or from the side.
+pub fn gif(poses: &[Pose], scene: Option<&Scene>) -> Vec<u8> {
+    let palette = palette();
+    let nearest = nearest(&palette);
+    let mut bytes = Vec::new();
+    // Writing into a Vec cannot fail, and the sizes are ours: the encoder has nothing to refuse.
+    let Ok(mut encoder) = gif::Encoder::new(&mut bytes, SIZE[0] as u16, SIZE[1] as u16, &palette.concat()) else {
+        return Vec::new();
+    };
+    let _ = encoder.set_repeat(gif::Repeat::Infinite);
+    let every = poses.len().div_ceil(MOST_FRAMES).max(1);
+    for at in (0..poses.len()).step_by(every) {
+        let Some(frame) = draw(poses, at, scene) else { continue };
+        let buffer: Vec<u8> = frame.pixels().iter().map(|p| nearest[cell([p.red(), p.green(), p.blue()])]).collect();
+        let frame = gif::Frame {
+            width: SIZE[0] as u16,
+            height: SIZE[1] as u16,
+            delay: DELAY,
+            buffer: buffer.into(),
+            ..gif::Frame::default()
+        };
+        let _ = encoder.write_frame(&frame);
+    }
+    drop(encoder);
+    bytes
+}
+
+/// A PNG with frames at even distances, the first and the last among them, row after row.
+pub fn sheet(poses: &[Pose], scene: Option<&Scene>) -> Vec<u8> {
+    const GAP: u32 = 4;
+    let [columns, rows] = SHEET.map(|n| n as u32);
+    let size = [columns * (SIZE[0] + GAP) - GAP, rows * (SIZE[1] + GAP) - GAP];
+    let Some(mut sheet) = Pixmap::new(size[0], size[1]) else { return Vec::new() };
+    sheet.fill(Color::from_rgba8(120, 126, 133, 255));
+    let last = SHEET[0] * SHEET[1] - 1;
+    for i in 0..=last {
+        let Some(frame) = draw(poses, i * poses.len().saturating_sub(1) / last, scene) else { continue };
+        let place = [(i % SHEET[0]) as u32 * (SIZE[0] + GAP), (i / SHEET[0]) as u32 * (SIZE[1] + GAP)];
+        let paint = tiny_skia::PixmapPaint::default();
+        sheet.draw_pixmap(place[0] as i32, place[1] as i32, frame.as_ref(), &paint, Transform::identity(), None);
+    }
+    sheet.encode_png().unwrap_or_default()
+}
+
+/// One frame; nothing if there is none.
+fn draw(poses: &[Pose], at: usize, scene: Option<&Scene>) -> Option<Pixmap> {
+    let pose = poses.get(at)?;
+    let mut frame = Pixmap::new(SIZE[0], SIZE[1])?;
+    frame.fill(colour(PAPER));
+    let [width, height] = SIZE.map(f64::from);
+    // A point of the world goes to (left + scale x, bottom - scale y).
+    let (scale, left, bottom) = match scene {
+        Some(Scene { bounds: [west, east, south, north], .. }) => {
+            let scale = (width / (east - west)).min(height / (north - south));
+            (scale, 0.5 * width - 0.5 * scale * (west + east), 0.5 * height + 0.5 * scale * (south + north))
+        }
+        None => {
+            let scale = width / METRES;
+            let here = pose.limbs.first().map_or(0.0, |limb| 0.5 * (limb.ends[0][0] + limb.ends[1][0]));
+            (scale, 0.5 * width - scale * here, height - scale * GROUND)
+        }
+    };
+    let place = |[x, y]: [f64; 2]| [left + scale * x, bottom - scale * y];
+    match scene {
+        Some(scene) => {
+            for zone in &scene.zones {
+                match *zone {
+                    Zone::Rectangle([west, east, south, north]) => {
+                        rectangle(&mut frame, place([west, north]), place([east, south]), ZONE);
+                    }
+                    Zone::Disc(centre, radius) => capsule(&mut frame, [place(centre); 2], scale * radius, ZONE),
+                }
+            }
+            let path: Vec<[f64; 2]> = poses[..=at].iter().filter_map(|p| Some(p.limbs.first()?.ends[0])).collect();
+            for ends in path.windows(2) {
+                capsule(&mut frame, [place(ends[0]), place(ends[1])], 0.75, TILES[1]);
+            }
+        }
+        None => {
+            let first = (-left / scale).floor();
+            for i in 0..=METRES as usize {
+                let x = first + i as f64;
+                let tile = TILES[usize::from(x.rem_euclid(2.0) >= 1.0)];
+                rectangle(&mut frame, place([x, 0.0]), place([x + 1.0, -GROUND]), tile);
+            }
+        }
+    }
+    let ink = if pose.safe { KEPT } else { BROKEN };
+    for limb in &pose.limbs {
+        let ends = limb.ends.map(place);
+        capsule(&mut frame, ends, scale * limb.radius + 1.0, PAPER);
+        capsule(&mut frame, ends, scale * limb.radius, ink);
+    }
+    // How far the episode has come.
+    let done = width * (at + 1) as f64 / poses.len() as f64;
+    rectangle(&mut frame, [0.0, height - 5.0], [done, height], ink);
+    Some(frame)
+}
+
+fn colour([r, g, b]: Rgb) -> Color {
+    Color::from_rgba8(r, g, b, 255)
+}
+
+fn paint(rgb: Rgb) -> Paint<'static> {
+    let mut paint = Paint { anti_alias: true, ..Paint::default() };
+    paint.set_color(colour(rgb));
+    paint
+}
+
+fn rectangle(frame: &mut Pixmap, [left, top]: [f64; 2], [right, bottom]: [f64; 2], rgb: Rgb) {
+    if let Some(rect) = Rect::from_ltrb(left as f32, top as f32, right as f32, bottom as f32) {
+        frame.fill_rect(rect, &paint(rgb), Transform::identity(), None);
+    }
+}
+
+fn capsule(frame: &mut Pixmap, [from, to]: [[f64; 2]; 2], radius: f64, rgb: Rgb) {
+    let mut path = PathBuilder::new();
+    if from == to {
+        path.push_circle(from[0] as f32, from[1] as f32, radius as f32);
+        if let Some(path) = path.finish() {
+            frame.fill_path(&path, &paint(rgb), FillRule::Winding, Transform::identity(), None);
+        }
+        return;
+    }
+    path.move_to(from[0] as f32, from[1] as f32);
+    path.line_to(to[0] as f32, to[1] as f32);
+    let stroke = Stroke { width: 2.0 * radius as f32, line_cap: LineCap::Round, ..Stroke::default() };
+    if let Some(path) = path.finish() {
+        frame.stroke_path(&path, &paint(rgb), &stroke, Transform::identity(), None);
+    }
+}
+
+/// All mixtures of two of the colours: what smooth edges need.
+fn palette() -> Vec<Rgb> {
+    const INKS: [Rgb; 6] = [PAPER, TILES[0], TILES[1], ZONE, KEPT, BROKEN];
+    let pairs = (0..INKS.len()).flat_map(|a| (0..a).map(move |b| (INKS[a], INKS[b])));
+    let mix =
+        |a: Rgb, b: Rgb, k: u32| [0, 1, 2].map(|i| ((u32::from(a[i]) * (16 - k) + u32::from(b[i]) * k) / 16) as u8);
+    let mut palette: Vec<Rgb> = pairs.flat_map(|(a, b)| (0..=16).map(move |k| mix(a, b, k))).collect();
+    palette.sort_unstable();
+    palette.dedup();
+    palette.truncate(256);
+    palette
+}
+
+/// A colour's place among 32 x 32 x 32.
+fn cell([r, g, b]: Rgb) -> usize {
+    usize::from(r >> 3) << 10 | usize::from(g >> 3) << 5 | usize::from(b >> 3)
+}
+
+/// The palette's nearest colour for each cell.
+fn nearest(palette: &[Rgb]) -> Vec<u8> {
+    let distance = |a: Rgb, b: Rgb| -> i32 { (0..3).map(|i| (i32::from(a[i]) - i32::from(b[i])).pow(2)).sum() };
+    let find = |cell: usize| {
+        let rgb = [cell >> 10, cell >> 5 & 31, cell & 31].map(|c| (c << 3 | c >> 2) as u8);
+        (0..palette.len()).min_by_key(|i| distance(palette[*i], rgb)).unwrap_or(0) as u8
+    };
+    (0..1 << 15).map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk(steps: usize) -> Vec<Pose> {
+        let pose = |t: usize| Pose {
+            limbs: vec![Limb { ends: [[t as f64, 0.5], [t as f64, 1.0]], radius: 0.1 }],
+            safe: t < steps / 2,
+        };
+        (0..steps).map(pose).collect()
+    }
+
+    #[test]
+    fn a_gif_has_the_frames_and_the_colours() {
+        assert!(palette().len() <= 256);
+        let bytes = gif(&walk(600), None);
+        let mut options = gif::DecodeOptions::new();
+        options.set_color_output(gif::ColorOutput::RGBA);
+        let mut decoder = options.read_info(&bytes[..]).unwrap();
+        let mut middles = Vec::new();
+        while let Some(frame) = decoder.read_next_frame().unwrap() {
+            let at = 4 * (140 * SIZE[0] as usize + SIZE[0] as usize / 2);
+            middles.push([frame.buffer[at], frame.buffer[at + 1], frame.buffer[at + 2]]);
+        }
+        assert_eq!(middles.len(), 200);
+        let like = |a: Rgb, b: Rgb| a.iter().zip(b).all(|(a, b)| a.abs_diff(b) <= 8);
+        assert!(like(middles[0], KEPT) && like(middles[199], BROKEN), "{middles:?}");
+    }
+
+    #[test]
+    fn a_sheet_is_a_png_of_its_size() {
+        let sheet = Pixmap::decode_png(&sheet(&walk(5), None)).unwrap();
+        assert_eq!([sheet.width(), sheet.height()], [1448, 972]);
+    }
+
+    #[test]
+    fn a_scene_shows_its_zones_and_odd_input_breaks_nothing() {
+        let zones = vec![Zone::Rectangle([6.0, 10.0, 0.0, 10.0]), Zone::Disc([2.0, 2.0], 1.0)];
+        let scene = Scene { bounds: [0.0, 10.0, 0.0, 10.0], zones, ..Scene::default() };
+        let disc = |x: f64| Pose { limbs: vec![Limb { ends: [[x, 5.0]; 2], radius: 0.2 }], safe: true };
+        let frame = draw(&[disc(1.0), disc(5.0)], 1, Some(&scene)).unwrap();
+        let at = |x: u32, y: u32| frame.pixel(x, y).map(|p| [p.red(), p.green(), p.blue()]);
+        assert_eq!([at(240, 120), at(300, 60), at(200, 60)], [Some(KEPT), Some(ZONE), Some(PAPER)]);
+        for poses in [vec![], vec![disc(f64::NAN)], vec![Pose { limbs: vec![], safe: true }]] {
+            for scene in [None, Some(&scene), Some(&Scene::default())] {
+                let _ = (gif(&poses, scene), sheet(&poses, scene));
+            }
+        }
+    }
+}
