@@ -12,7 +12,7 @@ use crate::Error;
 use crate::multiplier::Multiplier;
 use crate::trainer::{Counters, Trainer};
 
-const FORMAT: &str = "prudence checkpoint 1";
+const FORMAT: &str = "prudence checkpoint 2";
 const LIMIT: u64 = 4 << 30;
 
 /// The part of a checkpoint that is no tensor.

@@ -1,4 +1,4 @@
-//! Replay: whole episodes, enriched by the safety model.
+//! Replay: whole episodes, and the running one as far as it has come, enriched by the safety model.
 //!
 //! An episode of T steps is T + 1 rows; s' is the next row. Memory and score are columns that [`Replay::step`] makes with
 //! the replay's one safety model, by the very step function that acting uses, so that a row never carries the opinion of
@@ -166,6 +166,9 @@ impl Replay {
             if self.transitions.len() + episodes <= keep + next {
                 break;
             }
+        }
+        if episodes == 0 {
+            return;
         }
         let rows = self.starts[episodes] as usize;
         self.observations.drain(..rows * s);

@@ -192,7 +192,8 @@ impl Trainer {
         self.replay.push(episode);
     }
 
-    /// Lives through one episode, updating on the way, and returns it.
+    /// Lives through one episode, updating on the way, and returns it. After an error the trainer is of no more use: its
+    /// replay holds part of an episode.
     pub fn episode(&mut self) -> Result<Episode, Error> {
         let seed = self.setup.seed;
         let index = self.counters.episode;

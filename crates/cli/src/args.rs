@@ -51,11 +51,12 @@ pub enum Command {
     /// Draw the training curves of one or more runs
     #[command(after_help = "Example:\n  prudence plot runs/navigation-1 --out curves.svg")]
     Plot(PlotArgs),
-    /// Step given actions through a task and write every step down
+    /// One episode by given actions or a trained agent, written down or drawn
     #[command(
         after_help = "Examples:\n  prudence rollout navigation --actions a.csv --out steps.jsonl\n  prudence rollout --agent \
         runs/hopper-1/round-2/safesac-h/seed-0 --render hop.gif\n\nThe action file is CSV without a header, one row a step, \
-        in the environment's units. An agent acts by its policy's mode. Pictures are blue while the rule is kept, and \
+        in the environment's units. An agent acts by its policy's mode; \
+        starts are other ones than `eval`'s. Pictures are blue while the rule is kept, and \
         orange once it is broken."
     )]
     Rollout(RolloutArgs),
@@ -321,10 +322,10 @@ pub struct RolloutArgs {
     /// A JSON file with the state to start from
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
-    /// The file to write, one JSON object a line
+    /// The file to write, one JSON object a line; must not exist
     #[arg(long, value_name = "FILE.jsonl", required_unless_present = "render")]
     pub out: Option<PathBuf>,
-    /// Draw the episode: a moving picture, or a sheet of its frames
+    /// Draw the episode: a moving picture, or a sheet of its frames; must not exist
     #[arg(long, value_name = "FILE.gif|.png")]
     pub render: Option<PathBuf>,
     #[command(flatten)]

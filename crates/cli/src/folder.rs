@@ -55,10 +55,15 @@ pub fn create(
 
 /// Refuses an `--out` that is there already.
 pub fn refuse_existing(out: &Path) -> anyhow::Result<()> {
+    refuse_existing_for("--out", out)
+}
+
+/// The same for another option.
+pub fn refuse_existing_for(option: &str, out: &Path) -> anyhow::Result<()> {
     match out.exists() {
         true => {
             let remedy = if out.is_dir() { "folder, or go on with `prudence resume` if it is a run's" } else { "name" };
-            bail!("--out {}: exists already; choose another {remedy}", out.display())
+            bail!("{option} {}: exists already; choose another {remedy}", out.display())
         }
         false => Ok(()),
     }

@@ -136,7 +136,7 @@ fn an_episode_is_drawn_or_it_is_said_why_not() {
     let draw = |task: &str, to: &Path| prudence(&["rollout", task, "--actions", text(&three), "--render", text(to)]);
     succeed(draw("hopper", &sheet));
     assert!(std::fs::read(&sheet).unwrap().starts_with(b"\x89PNG"));
-    refused(draw("hopper", &sheet), &["sheet.png", "exists already"]);
+    refused(draw("hopper", &sheet), &["--render", "sheet.png", "exists already"]);
     refused(draw("hopper", &file("film.bmp")), &["film.bmp", ".gif or .png"]);
     refused(draw("hvac", &file("film.gif")), &["no body to draw"]);
     refused(prudence(&["rollout", "hopper", "--actions", text(&three)]), &["--out"]);

@@ -2,8 +2,8 @@
 //!
 //! Nothing third-party is committed and `cargo build` needs no engine. [`Engines::install`] fetches pinned Python wheels
 //! (they are zip files that hold the C library and the models; no Python runs later), compares their SHA-256 with the
-//! ones below, and unpacks only what is needed into a new folder that is then renamed into place: a crash leaves the old
-//! or the new, never half. The cache is `$PRUDENCE_ENGINES`, else `$XDG_CACHE_HOME/prudence/engines`, else
+//! ones below, and unpacks only what is needed into a new folder that is then renamed into place: a crash leaves the old,
+//! the new or none, never half. The cache is `$PRUDENCE_ENGINES`, else `$XDG_CACHE_HOME/prudence/engines`, else
 //! `~/.cache/prudence/engines`.
 
 use std::ffi::{OsStr, OsString};

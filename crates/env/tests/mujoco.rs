@@ -358,12 +358,37 @@ fn limbs_are_where_the_engine_has_them() {
 }
 
 #[test]
-fn a_robot_that_leaves_the_plane_runs_without_a_picture() {
+fn a_robot_that_would_be_drawn_wrongly_runs_without_a_picture() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tilted.xml");
+    let file = folder.path().join("other.xml");
     let text = std::fs::read_to_string(engines().mujoco().join("hopper.xml")).unwrap();
-    std::fs::write(&file, text.replace(r#"<body name="thigh" pos="0 0 "#, r#"<body name="thigh" pos="0 0.1 "#))
-        .unwrap();
-    let env = build(&Settings { xml_file: Some(file), ..Settings::new(Model::Hopper) }).unwrap();
-    contains(&env.limbs().unwrap_err().to_string(), &["tilted.xml", "body thigh", "pos", "plane"]);
+    for (from, to, told) in [
+        (r#"<body name="thigh" pos="0 0 "#, r#"<body name="thigh" pos="0 0.1 "#, "body thigh: pos"),
+        ("<geom conaffinity", r#"<geom quat="1 0 0.1 0" conaffinity"#, "quat"),
+        ("<worldbody>", r#"<compiler angle="radian"/><worldbody>"#, "compiler"),
+        ("<worldbody>", r#"<worldbody><geom name="step" type="box" size="1 1 0.1"/>"#, "geom step"),
+        (r#"name="floor" pos="0 0 0""#, r#"name="floor" pos="0 0 -1""#, "geom floor"),
+        (r#"<body name="foot""#, r#"<frame/><body name="foot""#, "frame"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        std::fs::write(&file, text.replacen(from, to, 1)).unwrap();
+        let env = build(&Settings { xml_file: Some(file.clone()), ..Settings::new(Model::Hopper) }).unwrap();
+        contains(&env.limbs().unwrap_err().to_string(), &["other.xml", told]);
+    }
+}
+
+#[test]
+fn a_model_is_one_file_of_bounded_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("other.xml");
+    let text = std::fs::read_to_string(engines().mujoco().join("hopper.xml")).unwrap();
+    for (added, told) in [
+        (r#"<include file="more.xml"/>"#, "one file"),
+        (r#"<asset><mesh file="/etc/passwd" name="m"/></asset>"#, "one file"),
+        (r#"<size nuserdata="2000000"/>"#, "more than 1048576 numbers"),
+    ] {
+        std::fs::write(&file, text.replace("</mujoco>", &format!("{added}</mujoco>"))).unwrap();
+        let settings = Settings { xml_file: Some(file.clone()), ..Settings::new(Model::Hopper) };
+        contains(&refused(&settings, engines()), &["other.xml", told]);
+    }
 }

@@ -4,14 +4,14 @@ use prudence_env::{Limb, Scene, Zone};
 use tiny_skia::{Color, FillRule, LineCap, Paint, PathBuilder, Pixmap, Rect, Stroke, Transform};
 
 /// Pixels of a frame.
-const SIZE: [u32; 2] = [480, 240];
+const SIZE: [u32; 2] = [480, 270];
 /// Frames of a GIF at most, and how long each is shown, in hundredths of a second.
 const MOST_FRAMES: usize = 250;
 const DELAY: u16 = 4;
 /// Frames on a sheet, across and down.
 const SHEET: [usize; 2] = [3, 4];
 /// A side view shows so many metres across, with the ground this far above the lower edge.
-const METRES: f64 = 4.0;
+const METRES: f64 = 4.8;
 const GROUND: f64 = 0.25;
 
 type Rgb = [u8; 3];
@@ -31,55 +31,66 @@ pub struct Pose {
     pub safe: bool,
 }
 
-/// A GIF of the episode, in the plane of the scene or from the side.
-pub fn gif(poses: &[Pose], scene: Option<&Scene>) -> Vec<u8> {
-    let palette = palette();
-    let nearest = nearest(&palette);
-    let mut bytes = Vec::new();
-    // Writing into a Vec cannot fail, and the sizes are ours: the encoder has nothing to refuse.
-    let Ok(mut encoder) = gif::Encoder::new(&mut bytes, SIZE[0] as u16, SIZE[1] as u16, &palette.concat()) else {
-        return Vec::new();
-    };
-    let _ = encoder.set_repeat(gif::Repeat::Infinite);
-    let every = poses.len().div_ceil(MOST_FRAMES).max(1);
-    for at in (0..poses.len()).step_by(every) {
-        let Some(frame) = draw(poses, at, scene) else { continue };
-        let buffer: Vec<u8> = frame.pixels().iter().map(|p| nearest[cell([p.red(), p.green(), p.blue()])]).collect();
-        let frame = gif::Frame {
-            width: SIZE[0] as u16,
-            height: SIZE[1] as u16,
-            delay: DELAY,
-            buffer: buffer.into(),
-            ..gif::Frame::default()
-        };
-        let _ = encoder.write_frame(&frame);
+/// What an encoder has to say.
+#[derive(Debug, thiserror::Error)]
+#[error("the picture cannot be written: {0}")]
+pub struct Error(String);
+
+impl Error {
+    fn of(error: impl std::fmt::Display) -> Self {
+        Self(error.to_string())
     }
-    drop(encoder);
-    bytes
 }
 
-/// A PNG with frames at even distances, the first and the last among them, row after row.
-pub fn sheet(poses: &[Pose], scene: Option<&Scene>) -> Vec<u8> {
+/// The k-th of n poses at even distances, the first and the last among them.
+fn spread(poses: usize, k: usize, n: usize) -> usize {
+    k * poses.saturating_sub(1) / n.saturating_sub(1).max(1)
+}
+
+/// A GIF of the episode, in the plane of the scene or from the side.
+pub fn gif(poses: &[Pose], scene: Option<&Scene>) -> Result<Vec<u8>, Error> {
+    let palette = palette();
+    let nearest = nearest(&palette);
+    let [width, height] = SIZE.map(|n| n as u16);
+    let mut bytes = Vec::new();
+    let mut encoder = gif::Encoder::new(&mut bytes, width, height, &palette.concat()).map_err(Error::of)?;
+    encoder.set_repeat(gif::Repeat::Infinite).map_err(Error::of)?;
+    let frames = poses.len().min(MOST_FRAMES);
+    for k in 0..frames {
+        let frame = draw(poses, spread(poses.len(), k, frames), scene)?;
+        let buffer: Vec<u8> = frame.pixels().iter().map(|p| nearest[cell([p.red(), p.green(), p.blue()])]).collect();
+        let frame = gif::Frame { width, height, delay: DELAY, buffer: buffer.into(), ..gif::Frame::default() };
+        encoder.write_frame(&frame).map_err(Error::of)?;
+    }
+    drop(encoder);
+    Ok(bytes)
+}
+
+/// A PNG with frames at even distances, row after row.
+pub fn sheet(poses: &[Pose], scene: Option<&Scene>) -> Result<Vec<u8>, Error> {
     const GAP: u32 = 4;
     let [columns, rows] = SHEET.map(|n| n as u32);
-    let size = [columns * (SIZE[0] + GAP) - GAP, rows * (SIZE[1] + GAP) - GAP];
-    let Some(mut sheet) = Pixmap::new(size[0], size[1]) else { return Vec::new() };
-    sheet.fill(Color::from_rgba8(120, 126, 133, 255));
-    let last = SHEET[0] * SHEET[1] - 1;
-    for i in 0..=last {
-        let Some(frame) = draw(poses, i * poses.len().saturating_sub(1) / last, scene) else { continue };
-        let place = [(i % SHEET[0]) as u32 * (SIZE[0] + GAP), (i / SHEET[0]) as u32 * (SIZE[1] + GAP)];
+    let mut sheet = blank([columns * (SIZE[0] + GAP) - GAP, rows * (SIZE[1] + GAP) - GAP], [120, 126, 133])?;
+    let count = SHEET[0] * SHEET[1];
+    for k in 0..count {
+        let frame = draw(poses, spread(poses.len(), k, count), scene)?;
+        let place = [(k % SHEET[0]) as u32 * (SIZE[0] + GAP), (k / SHEET[0]) as u32 * (SIZE[1] + GAP)];
         let paint = tiny_skia::PixmapPaint::default();
         sheet.draw_pixmap(place[0] as i32, place[1] as i32, frame.as_ref(), &paint, Transform::identity(), None);
     }
-    sheet.encode_png().unwrap_or_default()
+    sheet.encode_png().map_err(Error::of)
 }
 
-/// One frame; nothing if there is none.
-fn draw(poses: &[Pose], at: usize, scene: Option<&Scene>) -> Option<Pixmap> {
-    let pose = poses.get(at)?;
-    let mut frame = Pixmap::new(SIZE[0], SIZE[1])?;
-    frame.fill(colour(PAPER));
+fn blank([width, height]: [u32; 2], rgb: Rgb) -> Result<Pixmap, Error> {
+    let mut pixmap = Pixmap::new(width, height).ok_or_else(|| Error(format!("no room for {width} x {height}")))?;
+    pixmap.fill(colour(rgb));
+    Ok(pixmap)
+}
+
+/// One frame.
+fn draw(poses: &[Pose], at: usize, scene: Option<&Scene>) -> Result<Pixmap, Error> {
+    let pose = poses.get(at).ok_or_else(|| Error("the episode is empty".to_owned()))?;
+    let mut frame = blank(SIZE, PAPER)?;
     let [width, height] = SIZE.map(f64::from);
     // A point of the world goes to (left + scale x, bottom - scale y).
     let (scale, left, bottom) = match scene {
@@ -104,10 +115,12 @@ fn draw(poses: &[Pose], at: usize, scene: Option<&Scene>) -> Option<Pixmap> {
                     Zone::Disc(centre, radius) => capsule(&mut frame, [place(centre); 2], scale * radius, ZONE),
                 }
             }
-            let path: Vec<[f64; 2]> = poses[..=at].iter().filter_map(|p| Some(p.limbs.first()?.ends[0])).collect();
-            for ends in path.windows(2) {
-                capsule(&mut frame, [place(ends[0]), place(ends[1])], 0.75, TILES[1]);
+            for (_, mark) in &scene.marks {
+                capsule(&mut frame, [place(*mark); 2], 5.0, TILES[1]);
+                capsule(&mut frame, [place(*mark); 2], 3.5, PAPER);
             }
+            let centres = poses[..=at].iter().filter_map(|pose| Some(place(pose.limbs.first()?.ends[0])));
+            line(&mut frame, centres, 1.5, TILES[1]);
         }
         None => {
             let first = (-left / scale).floor();
@@ -127,7 +140,7 @@ fn draw(poses: &[Pose], at: usize, scene: Option<&Scene>) -> Option<Pixmap> {
     // How far the episode has come.
     let done = width * (at + 1) as f64 / poses.len() as f64;
     rectangle(&mut frame, [0.0, height - 5.0], [done, height], ink);
-    Some(frame)
+    Ok(frame)
 }
 
 fn colour([r, g, b]: Rgb) -> Color {
@@ -147,17 +160,23 @@ fn rectangle(frame: &mut Pixmap, [left, top]: [f64; 2], [right, bottom]: [f64; 2
 }
 
 fn capsule(frame: &mut Pixmap, [from, to]: [[f64; 2]; 2], radius: f64, rgb: Rgb) {
-    let mut path = PathBuilder::new();
-    if from == to {
-        path.push_circle(from[0] as f32, from[1] as f32, radius as f32);
-        if let Some(path) = path.finish() {
-            frame.fill_path(&path, &paint(rgb), FillRule::Winding, Transform::identity(), None);
-        }
-        return;
+    if from != to {
+        return line(frame, [from, to], 2.0 * radius, rgb);
     }
-    path.move_to(from[0] as f32, from[1] as f32);
-    path.line_to(to[0] as f32, to[1] as f32);
-    let stroke = Stroke { width: 2.0 * radius as f32, line_cap: LineCap::Round, ..Stroke::default() };
+    if let Some(circle) = PathBuilder::from_circle(from[0] as f32, from[1] as f32, radius as f32) {
+        frame.fill_path(&circle, &paint(rgb), FillRule::Winding, Transform::identity(), None);
+    }
+}
+
+fn line(frame: &mut Pixmap, points: impl IntoIterator<Item = [f64; 2]>, width: f64, rgb: Rgb) {
+    let mut path = PathBuilder::new();
+    for [x, y] in points {
+        match path.is_empty() {
+            true => path.move_to(x as f32, y as f32),
+            false => path.line_to(x as f32, y as f32),
+        }
+    }
+    let stroke = Stroke { width: width as f32, line_cap: LineCap::Round, ..Stroke::default() };
     if let Some(path) = path.finish() {
         frame.stroke_path(&path, &paint(rgb), &stroke, Transform::identity(), None);
     }
@@ -198,7 +217,7 @@ mod tests {
     fn walk(steps: usize) -> Vec<Pose> {
         let pose = |t: usize| Pose {
             limbs: vec![Limb { ends: [[t as f64, 0.5], [t as f64, 1.0]], radius: 0.1 }],
-            safe: t < steps / 2,
+            safe: t + 1 < steps, // broken by the last step
         };
         (0..steps).map(pose).collect()
     }
@@ -206,24 +225,24 @@ mod tests {
     #[test]
     fn a_gif_has_the_frames_and_the_colours() {
         assert!(palette().len() <= 256);
-        let bytes = gif(&walk(600), None);
+        let bytes = gif(&walk(600), None).unwrap();
         let mut options = gif::DecodeOptions::new();
         options.set_color_output(gif::ColorOutput::RGBA);
         let mut decoder = options.read_info(&bytes[..]).unwrap();
         let mut middles = Vec::new();
         while let Some(frame) = decoder.read_next_frame().unwrap() {
-            let at = 4 * (140 * SIZE[0] as usize + SIZE[0] as usize / 2);
+            let at = 4 * (170 * SIZE[0] as usize + SIZE[0] as usize / 2);
             middles.push([frame.buffer[at], frame.buffer[at + 1], frame.buffer[at + 2]]);
         }
-        assert_eq!(middles.len(), 200);
+        assert_eq!(middles.len(), MOST_FRAMES);
         let like = |a: Rgb, b: Rgb| a.iter().zip(b).all(|(a, b)| a.abs_diff(b) <= 8);
-        assert!(like(middles[0], KEPT) && like(middles[199], BROKEN), "{middles:?}");
+        assert!(like(middles[0], KEPT) && like(middles[MOST_FRAMES - 1], BROKEN), "{middles:?}");
     }
 
     #[test]
     fn a_sheet_is_a_png_of_its_size() {
-        let sheet = Pixmap::decode_png(&sheet(&walk(5), None)).unwrap();
-        assert_eq!([sheet.width(), sheet.height()], [1448, 972]);
+        let sheet = Pixmap::decode_png(&sheet(&walk(5), None).unwrap()).unwrap();
+        assert_eq!([sheet.width(), sheet.height()], [1448, 1092]);
     }
 
     #[test]
@@ -233,7 +252,7 @@ mod tests {
         let disc = |x: f64| Pose { limbs: vec![Limb { ends: [[x, 5.0]; 2], radius: 0.2 }], safe: true };
         let frame = draw(&[disc(1.0), disc(5.0)], 1, Some(&scene)).unwrap();
         let at = |x: u32, y: u32| frame.pixel(x, y).map(|p| [p.red(), p.green(), p.blue()]);
-        assert_eq!([at(240, 120), at(300, 60), at(200, 60)], [Some(KEPT), Some(ZONE), Some(PAPER)]);
+        assert_eq!([at(240, 135), at(300, 60), at(200, 60)], [Some(KEPT), Some(ZONE), Some(PAPER)]);
         for poses in [vec![], vec![disc(f64::NAN)], vec![Pose { limbs: vec![], safe: true }]] {
             for scene in [None, Some(&scene), Some(&Scene::default())] {
                 let _ = (gif(&poses, scene), sheet(&poses, scene));

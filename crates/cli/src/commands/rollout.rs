@@ -7,46 +7,40 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use prudence_agent::player::{Choose, Player};
 use prudence_data::files::{read_limited, write_atomic};
-use prudence_env::{Env, MakeEnv as _, Step};
+use prudence_env::{Env, MakeEnv as _, Scene, Step};
 use prudence_report::film::{self, Pose};
 use serde_json::{Map, Value, json};
 
 use crate::args::RolloutArgs;
 use crate::config::{Config, resolve};
-use crate::folder::{self, AgentFolder, refuse_existing};
+use crate::folder::{self, AgentFolder, refuse_existing, refuse_existing_for};
 use crate::stages;
 
 pub fn rollout(args: RolloutArgs) -> anyhow::Result<()> {
-    for file in args.out.iter().chain(&args.render) {
-        refuse_existing(file)?;
+    args.out.iter().try_for_each(|file| refuse_existing(file))?;
+    args.render.iter().try_for_each(|file| refuse_existing_for("--render", file))?;
+    if args.out == args.render {
+        bail!("--out and --render name the same file");
     }
     let draw = args.render.as_deref().map(drawing).transpose()?;
     let (config, mut actor) = Actor::new(&args)?;
-    let scene = actor.env().scene();
     let mut judge = config.parsed_rule()?.judge();
     let mut lines = format!("{}\n", json!({"t": 0, "observation": actor.observation()}));
     let mut poses = Vec::new();
-    for t in 1.. {
-        let Some((action, step)) = actor.step()? else { break };
+    let (mut steps, mut total, mut safe) = (0, 0.0, true);
+    if draw.is_some() {
+        poses.push(Pose { limbs: actor.env().limbs()?, safe });
+    }
+    while let Some((action, step)) = actor.step()? {
         let env = actor.env();
         judge.step(env.signals());
+        (steps, total, safe) = (steps + 1, total + step.reward, judge.safe());
         if draw.is_some() {
-            poses.push(Pose { limbs: env.limbs()?, safe: judge.safe() });
+            poses.push(Pose { limbs: env.limbs()?, safe });
         }
-        let signals: Map<String, Value> =
-            env.spec().signals.iter().cloned().zip(env.signals().iter().map(|x| json!(x))).collect();
-        let line = json!({
-            "t": t,
-            "action": action,
-            "observation": actor.observation(),
-            "reward": step.reward,
-            "terminated": step.terminated,
-            "truncated": step.truncated,
-            "signals": signals,
-            "state": env.state(),
-            "safe": judge.safe(),
-        });
-        writeln!(lines, "{line}")?;
+        if args.out.is_some() {
+            writeln!(lines, "{}", line(steps, &action, &step, actor.observation(), env, safe))?;
+        }
         if step.terminated || step.truncated {
             break;
         }
@@ -55,15 +49,29 @@ pub fn rollout(args: RolloutArgs) -> anyhow::Result<()> {
         write_atomic(out, lines.as_bytes())?;
     }
     if let (Some(file), Some(draw)) = (&args.render, draw) {
-        if poses.is_empty() {
-            bail!("--render {}: the episode has no step to draw", file.display());
-        }
-        write_atomic(file, &draw(&poses, scene.as_ref()))?;
+        write_atomic(file, &draw(&poses, actor.env().scene().as_ref())?)?;
     }
+    println!("{steps} steps, return {total:.2}, {}", if safe { "safe" } else { "unsafe" });
     Ok(())
 }
 
-type Draw = fn(&[Pose], Option<&prudence_env::Scene>) -> Vec<u8>;
+fn line(t: usize, action: &[f64], step: &Step, observation: &[f64], env: &dyn Env, safe: bool) -> Value {
+    let names = env.spec().signals.iter().cloned();
+    let signals: Map<String, Value> = names.zip(env.signals().iter().map(|x| json!(x))).collect();
+    json!({
+        "t": t,
+        "action": action,
+        "observation": observation,
+        "reward": step.reward,
+        "terminated": step.terminated,
+        "truncated": step.truncated,
+        "signals": signals,
+        "state": env.state(),
+        "safe": safe,
+    })
+}
+
+type Draw = fn(&[Pose], Option<&Scene>) -> Result<Vec<u8>, film::Error>;
 
 /// What draws a file of this name.
 fn drawing(file: &Path) -> anyhow::Result<Draw> {

@@ -27,10 +27,13 @@ const QPOS: c_uint = 1 << 1;
 const QVEL: c_uint = 1 << 2;
 const ACT: c_uint = 1 << 3;
 const CTRL: c_uint = 1 << 5; // 1 << 6 from 3.5 on
+const EQ_ACTIVE: c_uint = 1 << 8;
 const INTEGRATION: c_uint = (1 << 13) - 1;
 
 /// Largest model that is read: they are written by hand.
 const MOST_BYTES: u64 = 16 << 20;
+/// Most numbers in a state.
+const MOST_NUMBERS: usize = 1 << 20;
 
 /// What of a [`Data`] is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +65,8 @@ type Handler = unsafe extern "C" fn(*const c_char);
 /// The functions of one opened library, which is never closed.
 pub struct Library {
     path: PathBuf,
-    load_xml: unsafe extern "C" fn(*const c_char, *const c_void, *mut c_char, c_int) -> *mut RawModel,
+    /// It is C++ inside, and an allocation that fails there unwinds: defined with this ABI, and the end of the process.
+    load_xml: unsafe extern "C-unwind" fn(*const c_char, *const c_void, *mut c_char, c_int) -> *mut RawModel,
     delete_model: unsafe extern "C" fn(*mut RawModel),
     make_data: unsafe extern "C" fn(*const RawModel) -> *mut RawData,
     delete_data: unsafe extern "C" fn(*mut RawData),
@@ -76,13 +80,12 @@ pub struct Library {
 
 /// Every library opened so far; their handlers are set once, before anybody else can be inside.
 static LIBRARIES: Mutex<Vec<&'static Library>> = Mutex::new(Vec::new());
-/// Models in use, by library, file and text.
+/// Models in use, by library and file.
 static MODELS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 struct Known {
     library: PathBuf,
     file: PathBuf,
-    text: Vec<u8>,
     model: Weak<Model>,
 }
 
@@ -156,13 +159,16 @@ fn check_whole(path: &Path) -> Result<(), String> {
     };
     let (length, head) = read().map_err(|error| error.to_string())?;
     let number = |at: usize, bytes: usize| -> Option<u64> {
-        let field = head.get(at..at + bytes)?;
+        let field = head.get(at..at.checked_add(bytes)?)?;
         Some(field.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     };
     // 64-bit little-endian ELF: the table of segments is at 32, its entries' size at 54, their number at 56.
     let whole = || -> Option<bool> {
         let (table, size, count) = (number(32, 8)? as usize, number(54, 2)? as usize, number(56, 2)? as usize);
-        let end = |i: usize| Some(number(table + i * size + 8, 8)?.saturating_add(number(table + i * size + 32, 8)?));
+        let end = |i: usize| {
+            let entry = table.checked_add(i * size)?;
+            Some(number(entry.checked_add(8)?, 8)?.saturating_add(number(entry.checked_add(32)?, 8)?))
+        };
         (0..count).map(end).try_fold(true, |whole, end| Some(whole && end? <= length))
     };
     match head.starts_with(b"\x7fELF\x02\x01") {
@@ -170,6 +176,30 @@ fn check_whole(path: &Path) -> Result<(), String> {
         true if whole() == Some(true) => Ok(()),
         true => Err(format!("the file is cut short at {length} bytes")),
     }
+}
+
+/// A model's text, no longer than it may be.
+fn read_text(file: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let open = File::open(file).map_err(|error| error.to_string())?;
+    open.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    match text.len() as u64 > MOST_BYTES {
+        true => Err(format!("expected a file of at most {MOST_BYTES} bytes")),
+        false => Ok(text),
+    }
+}
+
+/// Refuses a model that reads other files: its text must be all that it depends on, and is what a run keeps. What is no
+/// XML is left to the engine, which says it better.
+fn one_file(text: &str) -> Result<(), String> {
+    let Ok(document) = roxmltree::Document::parse(text) else { return Ok(()) };
+    for node in document.descendants().filter(roxmltree::Node::is_element) {
+        let name = node.tag_name().name();
+        if name == "include" || node.attributes().any(|attribute| attribute.name().starts_with("file")) {
+            return Err(format!("<{name}> reads another file; a model must be one file"));
+        }
+    }
+    Ok(())
 }
 
 /// The engine's fatal errors: there is no way back into Rust from here.
@@ -210,6 +240,7 @@ unsafe fn words(text: *const c_char) -> String {
 pub struct Model {
     library: &'static Library,
     raw: NonNull<RawModel>,
+    text: String,
     /// Positions.
     pub nq: usize,
     /// Velocities.
@@ -230,24 +261,25 @@ unsafe impl Sync for Model {}
 impl Model {
     /// Compiles the file, or shares the model in use that was made from the same text.
     pub fn load(library: &'static Library, file: &Path) -> Result<Arc<Self>, String> {
-        let about = std::fs::metadata(file).map_err(|error| error.to_string())?;
-        if !about.is_file() || about.len() > MOST_BYTES {
-            return Err(format!("expected a file of at most {MOST_BYTES} bytes"));
-        }
-        let text = std::fs::read(file).map_err(|error| error.to_string())?;
+        let text = read_text(file)?;
+        one_file(&text)?;
         let mut models = lock(&MODELS); // the engine's XML reader is not entered twice either
         models.retain(|known| known.model.strong_count() > 0);
-        let same = |known: &&Known| known.library == library.path && known.file == file && known.text == text;
-        if let Some(model) = models.iter().find(same).and_then(|known| known.model.upgrade()) {
+        let same =
+            |known: &Known, model: &Self| known.library == library.path && known.file == file && model.text == text;
+        if let Some(model) = models.iter().find_map(|known| known.model.upgrade().filter(|model| same(known, model))) {
             return Ok(model);
         }
-        let model = Arc::new(Self::compile(library, file)?);
-        let (library, file, weak) = (library.path.clone(), file.to_owned(), Arc::downgrade(&model));
-        models.push(Known { library, file, text, model: weak });
+        take_warning(); // of whatever was on this thread before
+        let model = Arc::new(Self::compile(library, file, text)?);
+        if read_text(file)? != model.text {
+            return Err("it changed while it was read".to_owned());
+        }
+        models.push(Known { library: library.path.clone(), file: file.to_owned(), model: Arc::downgrade(&model) });
         Ok(model)
     }
 
-    fn compile(library: &'static Library, file: &Path) -> Result<Self, String> {
+    fn compile(library: &'static Library, file: &Path, text: String) -> Result<Self, String> {
         let name = CString::new(file.as_os_str().as_encoded_bytes()).map_err(|error| error.to_string())?;
         let mut message = [0 as c_char; 1000];
         let size = message.len() as c_int;
@@ -258,14 +290,32 @@ impl Model {
             // SAFETY: terminated just above.
             return Err(unsafe { words(message.as_ptr()) }.trim().to_owned());
         };
-        // SAFETY: a model of this library; the sizes of parts of its state.
-        let size = |mask| usize::try_from(unsafe { (library.state_size)(raw.as_ptr(), mask) }).unwrap_or(0);
-        let [nq, nv, nu, na, whole] = [QPOS, QVEL, CTRL, ACT, INTEGRATION].map(size);
-        let model = Self { library, raw, nq, nv, nu, na, whole };
-        if size(TIME) != 1 || size(Part::Motion.mask()) != 1 + nq + nv {
+        let mut model = Self { library, raw, text, nq: 0, nv: 0, nu: 0, na: 0, whole: 0 };
+        [model.nq, model.nv, model.nu, model.na] =
+            [model.count(QPOS)?, model.count(QVEL)?, model.count(CTRL)?, model.count(ACT)?];
+        // The engine's own sum is an int that may overflow.
+        model.whole =
+            (0..INTEGRATION.count_ones()).try_fold(0, |sum, bit| Ok::<_, String>(sum + model.count(1 << bit)?))?;
+        if model.count(TIME)? != 1 || model.count(INTEGRATION)? != model.whole {
             return Err("the engine's state is not laid out as prudence knows it".to_owned());
         }
+        if model.count(EQ_ACTIVE)? != 0 {
+            return Err("it has equality constraints, which a state cannot carry".to_owned());
+        }
         Ok(model)
+    }
+
+    /// How many numbers the mask selects.
+    fn count(&self, mask: c_uint) -> Result<usize, String> {
+        // SAFETY: a live model of this library; nothing is written.
+        let count = unsafe { (self.library.state_size)(self.raw.as_ptr(), mask) };
+        let count = usize::try_from(count).ok().filter(|count| *count <= MOST_NUMBERS);
+        count.ok_or_else(|| format!("its state has more than {MOST_NUMBERS} numbers"))
+    }
+
+    /// The text it was made from.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// How many numbers a part has.

@@ -85,8 +85,8 @@ impl Mujoco {
         let folder = engines.mujoco();
         let file = settings.file(&folder);
         let data = load(&folder.join(MUJOCO_LIBRARY), &file, robot)?;
-        let text = std::fs::read_to_string(&file).map_err(|error| error.to_string());
-        let skeleton = text.and_then(|text| Skeleton::read(&text)).map_err(|why| format!("{}: {why}", file.display()));
+        let skeleton = Skeleton::read(data.model().text(), robot.sizes[0]);
+        let skeleton = skeleton.map_err(|why| format!("{}: {why}", file.display()));
         let [positions, velocities, motors] = robot.sizes;
         let unbounded = positions + velocities - options.skipped;
         let spec = Spec {
@@ -304,7 +304,7 @@ impl Env for Mujoco {
             return Err(refuse(format!("step {steps} is past the horizon of {}", self.spec.horizon)));
         }
         let numbers: Vec<f64> = numbers.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
-        if let Some(number) = numbers.iter().find(|number| number.is_nan() || number.abs() > MOST) {
+        if let Some(number) = numbers.iter().find(|number| !number.is_finite()) {
             return Err(refuse(format!("{number} is in it")));
         }
         let (velocity, whole) = numbers.split_at(2);
@@ -330,6 +330,7 @@ impl Env for Mujoco {
             self.over = true;
             self.data.write(Part::Control, action);
             self.data.step(self.options.frame_skip);
+            engine::take_warning();
         }
         sound
     }

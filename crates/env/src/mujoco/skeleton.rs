@@ -57,29 +57,44 @@ impl Frame {
 }
 
 impl Skeleton {
-    /// Reads a model's text; the error says what of it has no picture.
-    pub fn read(text: &str) -> Result<Self, String> {
+    /// Reads the text of a model with so many positions; the error says what of it has no picture.
+    pub fn read(text: &str, positions: usize) -> Result<Self, String> {
         let options = ParsingOptions { nodes_limit: MOST_NODES, ..ParsingOptions::default() };
         let document = Document::parse_with_options(text, options).map_err(|error| error.to_string())?;
         let root = document.root_element();
-        let child =
-            |node: Node<'_, '_>, name: &str| node.children().find(|child| child.has_tag_name(name)).map(|n| n.id());
-        let find = |path: &[&str]| {
-            let id = path.iter().try_fold(root.id(), |id, name| child(document.get_node(id)?, name))?;
-            document.get_node(id)
+        // The engine merges sections that are given twice.
+        let section = |name: &str| {
+            let mut found = root.children().filter(|child| child.has_tag_name(name));
+            match (found.next(), found.next()) {
+                (first, None) => Ok(first),
+                (_, Some(second)) => Err(refuse(second, "given twice")),
+            }
         };
-        let radian = find(&["compiler"]).and_then(|compiler| compiler.attribute("angle")) == Some("radian");
+        let defaults = section("default")?;
+        let default = |name: &str| defaults?.children().find(|child| child.has_tag_name(name));
+        let radian = section("compiler")?.and_then(|compiler| compiler.attribute("angle")) == Some("radian");
         let reader = Reader {
-            joint: find(&["default", "joint"]),
-            geom: find(&["default", "geom"]),
+            joint: default("joint"),
+            geom: default("geom"),
             unit: if radian { 1.0 } else { 1f64.to_radians() },
         };
-        let mut bodies = Vec::new();
-        let world = find(&["worldbody"]).ok_or("no worldbody")?;
-        for body in world.children().filter(|child| child.has_tag_name("body")) {
-            reader.body(body, None, &mut bodies)?;
+        if let Some((geom, name)) = reader.geom.and_then(|geom| Some((geom, has(geom, &TURNS)?))) {
+            return Err(refuse(geom, name));
         }
-        Ok(Self(bodies))
+        let mut bodies = Vec::new();
+        for child in section("worldbody")?.ok_or("no worldbody")?.children().filter(Node::is_element) {
+            match child.tag_name().name() {
+                "body" => reader.body(child, None, &mut bodies)?,
+                "geom" => reader.ground(child)?,
+                "light" | "camera" | "site" => {}
+                _ => return Err(refuse(child, "where it stands")),
+            }
+        }
+        let joints: usize = bodies.iter().map(|body: &Body| body.joints.len()).sum();
+        match joints == positions {
+            true => Ok(Self(bodies)),
+            false => Err(format!("{joints} joints were read, expected {positions}")),
+        }
     }
 
     /// The limbs at these positions of the joints, one for one.
@@ -120,10 +135,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn body(&self, node: Node<'_, '_>, parent: Option<usize>, bodies: &mut Vec<Body>) -> Result<(), String> {
-        if let Some(name) = ["quat", "axisangle", "euler", "xyaxes", "zaxis", "childclass"]
-            .into_iter()
-            .find(|name| node.has_attribute(*name))
-        {
+        if let Some(name) = has(node, &TURNS).or_else(|| has(node, &["childclass"])) {
             return Err(refuse(node, name));
         }
         let mut body =
@@ -132,8 +144,8 @@ impl Reader<'_> {
             match child.tag_name().name() {
                 "joint" => body.joints.push(self.joint(child)?),
                 "geom" => body.limbs.push(self.limb(child)?),
-                "freejoint" | "frame" | "replicate" => return Err(refuse(node, child.tag_name().name())),
-                _ => {}
+                "body" | "site" | "camera" | "light" | "inertial" => {}
+                other => return Err(refuse(node, other)),
             }
         }
         bodies.push(body);
@@ -143,15 +155,26 @@ impl Reader<'_> {
             .try_for_each(|child| self.body(child, Some(me), bodies))
     }
 
+    /// The floor, at height 0: pictures have no other.
+    fn ground(&self, node: Node<'_, '_>) -> Result<(), String> {
+        let plain = text(node, "type", self.geom) == Some("plane") && has(node, &TURNS).is_none();
+        let [_, _, z]: [f64; 3] = numbers(node, "pos", self.geom)?.unwrap_or_default();
+        if plain && z == 0.0 { Ok(()) } else { Err(refuse(node, "not a floor at height 0")) }
+    }
+
     fn joint(&self, node: Node<'_, '_>) -> Result<Joint, String> {
         let of = self.joint;
+        if let Some(name) = has(node, &["class"]) {
+            return Err(refuse(node, name));
+        }
         let axis: [f64; 3] = numbers(node, "axis", of)?.unwrap_or([0.0, 0.0, 1.0]);
         let length = axis.iter().map(|x| x * x).sum::<f64>().sqrt();
         let [x, y, z] = axis.map(|x| x / length);
         let slide = match text(node, "type", of).unwrap_or("hinge") {
             "slide" if y == 0.0 => Some([x, z]),
             "hinge" if y.abs() == 1.0 => None,
-            _ => return Err(refuse(node, "axis")),
+            "slide" | "hinge" => return Err(refuse(node, "axis")),
+            _ => return Err(refuse(node, "type")),
         };
         let unit = if slide.is_some() { 1.0 } else { self.unit };
         let [start] = numbers(node, "ref", of)?.unwrap_or_default();
@@ -160,6 +183,9 @@ impl Reader<'_> {
 
     fn limb(&self, node: Node<'_, '_>) -> Result<Limb, String> {
         let of = self.geom;
+        if let Some(name) = has(node, &["class", "mesh", "euler", "xyaxes", "zaxis"]) {
+            return Err(refuse(node, name));
+        }
         let kind = text(node, "type", of).unwrap_or("sphere");
         if !["capsule", "sphere"].contains(&kind) {
             return Err(refuse(node, "type"));
@@ -183,9 +209,6 @@ impl Reader<'_> {
 
     /// A geom's turn about y.
     fn angle(&self, node: Node<'_, '_>) -> Result<f64, String> {
-        if let Some(name) = ["euler", "xyaxes", "zaxis", "class"].into_iter().find(|name| node.has_attribute(*name)) {
-            return Err(refuse(node, name));
-        }
         if let Some([x, y, z, angle]) = numbers(node, "axisangle", None)? {
             return match x == 0.0 && z == 0.0 {
                 true => Ok(y.signum() * angle * self.unit),
@@ -198,6 +221,14 @@ impl Reader<'_> {
             false => Err(refuse(node, "quat")),
         }
     }
+}
+
+/// Ways to turn an element.
+const TURNS: [&str; 5] = ["quat", "axisangle", "euler", "xyaxes", "zaxis"];
+
+/// The first of these attributes that the element has.
+fn has(node: Node<'_, '_>, names: &[&'static str]) -> Option<&'static str> {
+    names.iter().copied().find(|name| node.has_attribute(*name))
 }
 
 fn refuse(node: Node<'_, '_>, what: &str) -> String {
