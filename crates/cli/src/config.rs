@@ -20,6 +20,10 @@ pub const TASKS: &[(&str, &str)] = &[
     ("hopper", include_str!("../../../tasks/hopper.toml")),
     ("walker2d", include_str!("../../../tasks/walker2d.toml")),
     ("half-cheetah", include_str!("../../../tasks/half-cheetah.toml")),
+    ("ball-circle", include_str!("../../../tasks/ball-circle.toml")),
+    ("ball-run", include_str!("../../../tasks/ball-run.toml")),
+    ("car-circle", include_str!("../../../tasks/car-circle.toml")),
+    ("car-run", include_str!("../../../tasks/car-run.toml")),
 ];
 
 /// Everything a command can be told, resolved.

@@ -5,6 +5,8 @@ macro_rules! println {
     ($($text:tt)*) => { $crate::print(format_args!("{}\n", format_args!($($text)*))) };
 }
 
+prudence_env::bullet_symbols!();
+
 mod args;
 mod commands;
 mod config;

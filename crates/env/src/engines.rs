@@ -15,13 +15,23 @@ use std::process::{Command, Stdio};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// The version of MuJoCo that tasks are made for: later ones move differently.
-pub const MUJOCO: &str = "3.3.7";
-/// The engine's library in its folder.
-pub const MUJOCO_LIBRARY: &str = "libmujoco.so.3.3.7";
-/// The engine's folder in the cache.
-const FOLDER: &str = "mujoco-3.3.7";
+/// A physics engine and the models made for it.
+#[derive(Debug)]
+pub struct Engine {
+    /// Its name, as the cache's folder has it.
+    pub id: &'static str,
+    /// Its name, as people write it.
+    pub name: &'static str,
+    /// The version that tasks are made for: others move differently.
+    pub version: &'static str,
+    /// The tasks that need it.
+    pub tasks: &'static [&'static str],
+    /// Its library, among its files.
+    pub library: &'static str,
+    wheels: &'static [Wheel],
+}
 
+#[derive(Debug)]
 struct Wheel {
     requirement: &'static str,
     file: &'static str,
@@ -30,51 +40,162 @@ struct Wheel {
 }
 
 /// What is taken from a wheel.
+#[derive(Debug)]
 struct Part {
     entry: &'static str,
     name: &'static str,
     bytes: u64,
     sha256: &'static str,
+    keep: Keep,
 }
 
-const WHEELS: [Wheel; 2] = [
-    Wheel {
-        requirement: "mujoco==3.3.7",
-        file: "mujoco-3.3.7-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
-        sha256: "9371506f0df2d82152685fc8d38465843abcea8d371745ea7c125001e8f3f2d8",
-        parts: &[Part {
-            entry: "mujoco/libmujoco.so.3.3.7",
-            name: MUJOCO_LIBRARY,
-            bytes: 5_075_256,
-            sha256: "23841520ecf60ad648405674a757f260949f7cf6b44deb284398b9851b3f061d",
-        }],
-    },
-    Wheel {
-        requirement: "gymnasium==1.4.0",
-        file: "gymnasium-1.4.0-py3-none-any.whl",
-        sha256: "1cb947c59e7c72d8eabb2c2274c00cd20948e69f8452a9ef4092223be24fdf0e",
-        parts: &[
-            Part {
-                entry: "gymnasium/envs/mujoco/assets/hopper.xml",
-                name: "hopper.xml",
-                bytes: 3_228,
-                sha256: "3ce93a055ffdcd83c0c701d2400768e40d2cbb9532f3c4ae33377c27f8b39f9e",
-            },
-            Part {
-                entry: "gymnasium/envs/mujoco/assets/walker2d_v5.xml",
-                name: "walker2d_v5.xml",
-                bytes: 4_946,
-                sha256: "6bed53a6cc3ca73c4fe8ac3486d3b4228927264a6454f4ef16d3eed3c58bc09d",
-            },
-            Part {
-                entry: "gymnasium/envs/mujoco/assets/half_cheetah.xml",
-                name: "half_cheetah.xml",
-                bytes: 5_616,
-                sha256: "11797a5d69e8ac955e89ca6fdd3a0087f1c990094fda401ac51420de1b6c5494",
-            },
-        ],
-    },
-];
+/// What is kept of a file. The cuts are ours, not those of a tool such as `strip`, so that what is installed is the same
+/// everywhere: its size and SHA-256 are pinned, too, and `status` can check them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    All,
+    /// Of a library, what is loaded; not the names for debuggers that follow, nor the table of sections.
+    Loaded,
+    /// Of a URDF model, what collides; not what is drawn, whose meshes are many and large.
+    Colliding,
+}
+
+impl Part {
+    const fn new(entry: &'static str, name: &'static str, bytes: u64, sha256: &'static str) -> Self {
+        Self { entry, name, bytes, sha256, keep: Keep::All }
+    }
+
+    const fn urdf(entry: &'static str, name: &'static str, bytes: u64, sha256: &'static str) -> Self {
+        Self { keep: Keep::Colliding, ..Self::new(entry, name, bytes, sha256) }
+    }
+}
+
+/// For Hopper, Walker2d and HalfCheetah.
+pub static MUJOCO: Engine = Engine {
+    id: "mujoco",
+    name: "MuJoCo",
+    version: "3.3.7",
+    tasks: &["hopper", "walker2d", "half-cheetah"],
+    library: "libmujoco.so.3.3.7",
+    wheels: &[
+        Wheel {
+            requirement: "mujoco==3.3.7",
+            file: "mujoco-3.3.7-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
+            sha256: "9371506f0df2d82152685fc8d38465843abcea8d371745ea7c125001e8f3f2d8",
+            parts: &[Part::new(
+                "mujoco/libmujoco.so.3.3.7",
+                "libmujoco.so.3.3.7",
+                5_075_256,
+                "23841520ecf60ad648405674a757f260949f7cf6b44deb284398b9851b3f061d",
+            )],
+        },
+        Wheel {
+            requirement: "gymnasium==1.4.0",
+            file: "gymnasium-1.4.0-py3-none-any.whl",
+            sha256: "1cb947c59e7c72d8eabb2c2274c00cd20948e69f8452a9ef4092223be24fdf0e",
+            parts: &[
+                Part::new(
+                    "gymnasium/envs/mujoco/assets/hopper.xml",
+                    "hopper.xml",
+                    3_228,
+                    "3ce93a055ffdcd83c0c701d2400768e40d2cbb9532f3c4ae33377c27f8b39f9e",
+                ),
+                Part::new(
+                    "gymnasium/envs/mujoco/assets/walker2d_v5.xml",
+                    "walker2d_v5.xml",
+                    4_946,
+                    "6bed53a6cc3ca73c4fe8ac3486d3b4228927264a6454f4ef16d3eed3c58bc09d",
+                ),
+                Part::new(
+                    "gymnasium/envs/mujoco/assets/half_cheetah.xml",
+                    "half_cheetah.xml",
+                    5_616,
+                    "11797a5d69e8ac955e89ca6fdd3a0087f1c990094fda401ac51420de1b6c5494",
+                ),
+            ],
+        },
+    ],
+};
+
+/// For Ball and Car.
+pub static BULLET: Engine = Engine {
+    id: "bullet",
+    name: "Bullet",
+    version: "3.2.7",
+    tasks: &["ball-circle", "ball-run", "car-circle", "car-run"],
+    library: "pybullet.so",
+    wheels: &[
+        Wheel {
+            requirement: "pybullet==3.2.7",
+            file: "pybullet-3.2.7-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+            sha256: "5d858abf7c12a21ef3ed351cf81dac1b5e486ec25c9ab59bfc84beb89034edff",
+            parts: &[Part {
+                entry: "pybullet.cpython-311-x86_64-linux-gnu.so",
+                name: "pybullet.so",
+                bytes: 8_262_376, // of 139,569,944
+                sha256: "95be1236a87bad60ca9dbf716340be8cc789d39562e0d7d6a71e6a73c7144f86",
+                keep: Keep::Loaded,
+            }],
+        },
+        Wheel {
+            requirement: "bullet-safety-gym==1.4.0",
+            file: "bullet_safety_gym-1.4.0-py3-none-any.whl",
+            sha256: "26a1f61445bec3c9a5b8027a39e4c652ee7f279ab27fd07ca76ab23eba75c87c",
+            parts: &[
+                Part::urdf(
+                    "bullet_safety_gym/envs/data/plane/plane15.urdf",
+                    "plane15.urdf",
+                    454,
+                    "732341032490e6b416c83189f7a570f2dc74891e9d6e4c1b59e5dc8b15103917",
+                ),
+                Part::urdf(
+                    "bullet_safety_gym/envs/data/plane/plane250.urdf",
+                    "plane250.urdf",
+                    455,
+                    "730c71ce5058c3c9c050da20dfa20af99366c1e7a9120f1e68c7f40440005a28",
+                ),
+                Part::urdf(
+                    "bullet_safety_gym/envs/data/obstacles/octagon_wall.urdf",
+                    "octagon_wall.urdf",
+                    361,
+                    "fc086b61f6ee5b4330c60a4dbcae882fd874523e88c54ff7bd458361aa2decc0",
+                ),
+                Part::urdf(
+                    "bullet_safety_gym/envs/data/robots/ball/ball.urdf",
+                    "ball.urdf",
+                    576,
+                    "e4eb014eae1bb951bc91306b9c89902b479acf6db0fc3adc38979b2d8ea6f84f",
+                ),
+                Part::urdf(
+                    "bullet_safety_gym/envs/data/robots/racecar/racecar_differential.urdf",
+                    "racecar_differential.urdf",
+                    18_229,
+                    "269d34066b68e12c5e92b69f80a4e4cff08fc2929547f6bb1cd6d3c404a7b403",
+                ),
+                Part::new(
+                    "bullet_safety_gym/envs/data/robots/racecar/meshes/chassis_differential.STL",
+                    "meshes/chassis_differential.STL",
+                    20_284,
+                    "0e4b59d808e905ea112400b454f8a344a57ce74de695673266585a16e1a7de39",
+                ),
+            ],
+        },
+    ],
+};
+
+/// Every engine.
+pub static ENGINES: [&Engine; 2] = [&MUJOCO, &BULLET];
+
+impl Engine {
+    /// Its folder in a cache.
+    fn folder(&self) -> String {
+        format!("{}-{}", self.id, self.version)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &'static Part> {
+        self.wheels.iter().flat_map(|wheel| wheel.parts)
+    }
+}
 
 /// Which wheel pip shall take, whatever Python it runs on: the one whose SHA-256 is above.
 const PIP: [&str; 15] = [
@@ -95,8 +216,10 @@ const PIP: [&str; 15] = [
     "--dest",
 ];
 
-/// Steps that [`Engines::install`] tells of.
-pub const INSTALL_STEPS: u64 = 2 * WHEELS.len() as u64;
+/// Steps that [`Engines::install`] tells of: two a wheel.
+pub fn install_steps() -> u64 {
+    ENGINES.iter().map(|engine| 2 * engine.wheels.len() as u64).sum()
+}
 
 /// A cache of engines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +235,7 @@ pub struct Status {
     /// The version that tasks need.
     pub version: &'static str,
     /// The tasks that need it.
-    pub tasks: [&'static str; 3],
+    pub tasks: &'static [&'static str],
     /// Its folder.
     pub path: PathBuf,
     /// Whether every file is there and is the one it should be.
@@ -148,31 +271,64 @@ impl Engines {
         Self { root: root.into() }
     }
 
-    /// Where MuJoCo and its models are, or would be.
-    pub fn mujoco(&self) -> PathBuf {
-        self.root.join(FOLDER)
+    /// Where an engine and its models are, or would be.
+    pub fn folder(&self, engine: &Engine) -> PathBuf {
+        self.root.join(engine.folder())
     }
 
-    /// What is there, file by file; reads and hashes all of it.
-    pub fn status(&self) -> Status {
-        let path = self.mujoco();
-        let parts = WHEELS.iter().flat_map(|wheel| wheel.parts);
-        let files: Vec<_> =
-            parts.map(|part| FileStatus { file: part.name, problem: problem(&path.join(part.name), part) }).collect();
+    /// What is there, engine by engine and file by file; reads and hashes all of it.
+    pub fn status(&self) -> Vec<Status> {
+        ENGINES.iter().map(|engine| self.status_of(engine)).collect()
+    }
+
+    fn status_of(&self, engine: &'static Engine) -> Status {
+        let path = self.folder(engine);
+        let files: Vec<_> = engine
+            .parts()
+            .map(|part| FileStatus { file: part.name, problem: problem(&path.join(part.name), part) })
+            .collect();
         let installed = files.iter().all(|file| file.problem.is_none());
-        let tasks = ["hopper", "walker2d", "half-cheetah"];
-        Status { engine: "mujoco", version: MUJOCO, tasks, path, installed, files }
+        Status { engine: engine.id, version: engine.version, tasks: engine.tasks, path, installed, files }
+    }
+
+    /// The path of an engine's file if it is the pinned one; what is wrong with it and what to do otherwise.
+    pub(crate) fn checked(&self, engine: &Engine, name: &str) -> Result<PathBuf, String> {
+        let path = self.folder(engine).join(name);
+        let part = engine.parts().find(|part| part.name == name);
+        let problem = part.map_or_else(|| Some("not a file of the engine".to_owned()), |part| problem(&path, part));
+        let about = match problem {
+            None => return Ok(path),
+            Some(_) if !path.exists() => {
+                format!("{} {} is not installed ({} is missing)", engine.name, engine.version, path.display())
+            }
+            Some(problem) => format!("{}: {problem}", path.display()),
+        };
+        Err(format!("{about}; {INSTALL}"))
     }
 
     /// Installs what is missing and says whether anything was. Wheels come from the folder `from` or through pip.
     ///
-    /// `progress` hears what is being done, and which of [`INSTALL_STEPS`] steps that is.
+    /// `progress` hears what is being done, and which of [`install_steps`] steps that is.
     pub fn install(&self, from: Option<&Path>, progress: &mut dyn FnMut(u64, &str)) -> Result<bool, Error> {
-        if self.status().installed {
+        let (mut changed, mut steps) = (false, 0);
+        for engine in ENGINES {
+            changed |= self.install_one(engine, from, &mut |step, what| progress(steps + step, what))?;
+            steps += 2 * engine.wheels.len() as u64;
+        }
+        Ok(changed)
+    }
+
+    fn install_one(
+        &self,
+        engine: &'static Engine,
+        from: Option<&Path>,
+        progress: &mut dyn FnMut(u64, &str),
+    ) -> Result<bool, Error> {
+        if self.status_of(engine).installed {
             return Ok(false);
         }
         if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-            return Err(Error::Platform);
+            return Err(Error::Platform { name: engine.name, version: engine.version });
         }
         fs::create_dir_all(&self.root).map_err(Error::io(&self.root, "create the folder"))?;
         // One installs at a time; the lock goes with the process, so a killed install blocks nobody.
@@ -180,15 +336,15 @@ impl Engines {
         let locked =
             OpenOptions::new().create(true).append(true).open(&lock).and_then(|file| file.lock().map(|()| file));
         let _locked = locked.map_err(Error::io(&lock, "lock"))?;
-        if self.status().installed {
+        if self.status_of(engine).installed {
             return Ok(false); // by the one before us
         }
         let staging = Staging::new(self.root.join(".staging"))?;
-        let (wheels, new) = (staging.0.join("wheels"), staging.0.join(FOLDER));
+        let (wheels, new) = (staging.0.join("wheels"), staging.0.join(engine.folder()));
         for folder in [&wheels, &new] {
             fs::create_dir(folder).map_err(Error::io(folder, "create the folder"))?;
         }
-        for (i, wheel) in (0..).zip(&WHEELS) {
+        for (i, wheel) in (0..).zip(engine.wheels) {
             progress(2 * i, &format!("fetching {}", wheel.requirement));
             let file = match from {
                 Some(folder) => given_wheel(folder, wheel)?,
@@ -199,7 +355,7 @@ impl Engines {
             wheel.parts.iter().try_for_each(|part| unpack(&file, part, &new))?;
         }
         sync(&new)?;
-        let place = self.mujoco();
+        let place = self.folder(engine);
         if place.exists() {
             fs::rename(&place, staging.0.join("old")).map_err(Error::io(&place, "move the damaged folder away"))?;
         }
@@ -208,6 +364,9 @@ impl Engines {
         Ok(true)
     }
 }
+
+/// What to do where an engine cannot be used.
+pub(crate) const INSTALL: &str = "run: prudence engines install";
 
 /// A folder for work in progress; what a killed install left is removed first.
 struct Staging(PathBuf);
@@ -282,11 +441,36 @@ fn unpack(wheel: &Path, part: &Part, folder: &Path) -> Result<(), Error> {
     let mut archive = zip::ZipArchive::new(file).map_err(zip)?;
     let entry = archive.by_name(part.entry).map_err(zip)?;
     let mut bytes = Vec::new();
-    entry.take(part.bytes + 1).read_to_end(&mut bytes).map_err(Error::io(wheel, "unpack"))?;
+    let most = match part.keep {
+        Keep::All => part.bytes + 1, // so that a longer file is no match
+        Keep::Loaded => part.bytes,
+        Keep::Colliding => 1 << 20,
+    };
+    entry.take(most).read_to_end(&mut bytes).map_err(Error::io(wheel, "unpack"))?;
+    match part.keep {
+        Keep::All => {}
+        Keep::Loaded if bytes.len() < 64 => {}
+        Keep::Loaded => {
+            // ELF: where the table of sections is, and its sizes; only the table of segments is needed.
+            bytes[40..48].fill(0);
+            bytes[58..64].fill(0);
+        }
+        Keep::Colliding => bytes = without_visuals(&String::from_utf8_lossy(&bytes)).into_bytes(),
+    }
     let path = folder.join(part.name);
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(Error::io(parent, "create the folder"))?;
+    }
     let write = |mut file: File| file.write_all(&bytes).and_then(|()| file.sync_all());
     OpenOptions::new().write(true).create_new(true).open(&path).and_then(write).map_err(Error::io(&path, "write"))?;
     check_sha256(&path, part.sha256)
+}
+
+fn without_visuals(urdf: &str) -> String {
+    let mut parts = urdf.split("<visual>");
+    let first = parts.next().unwrap_or_default();
+    let kept = parts.map(|part| part.split_once("</visual>").map_or("", |(_, after)| after));
+    std::iter::once(first).chain(kept).collect()
 }
 
 fn check_sha256(path: &Path, expected: &'static str) -> Result<(), Error> {
@@ -319,10 +503,15 @@ pub enum Error {
     #[error("no place for the engines: set PRUDENCE_ENGINES to a folder (HOME and XDG_CACHE_HOME are not set)")]
     NoPlace,
     /// The pinned library is for another machine.
-    #[error("MuJoCo {MUJOCO} can be installed on Linux on x86-64 only")]
-    Platform,
+    #[error("{name} {version} can be installed on Linux on x86-64 only")]
+    Platform {
+        /// The engine.
+        name: &'static str,
+        /// Its version.
+        version: &'static str,
+    },
     /// `--from` names a folder without a wheel.
-    #[error("{}: there is no {file} in it; fetch it where there is a network: python3 -m pip download --no-deps --only-binary=:all: --python-version=3.11 --abi=cp311 --platform=manylinux_2_28_x86_64 {requirement}", folder.display())]
+    #[error("{}: there is no {file} in it; fetch it where there is a network: python3 -m pip download --no-deps --only-binary=:all: --python-version=3.11 --abi=cp311 --platform=manylinux_2_28_x86_64 --platform=manylinux2014_x86_64 {requirement}", folder.display())]
     NoWheel {
         /// The folder.
         folder: PathBuf,

@@ -5,8 +5,10 @@
 //! learner only ever sees observations, actions and rewards. [`conformance`] holds the promises every environment keeps;
 //! [`EnvSettings`] is what a task file says of its environment.
 
+pub mod bullet;
 pub mod conformance;
 pub mod engines;
+mod foreign;
 pub mod mujoco;
 pub mod random;
 pub mod rddl;
@@ -100,7 +102,7 @@ pub trait Env: Send {
     /// Starts an episode: every draw of the episode follows from `seed`.
     fn reset(&mut self, seed: u64, observation: &mut [f64]) -> Result<(), Error>;
 
-    /// Takes one step; `action` is in the environment's units and is clipped to the action space.
+    /// Takes one step; `action` is in the environment's units and is clipped to the action space (see [`Env::clips`]).
     ///
     /// An action of the wrong length, one that is not finite, and a step after the episode's end are errors.
     fn step(&mut self, action: &[f64], observation: &mut [f64]) -> Result<Step, Error>;
@@ -121,6 +123,12 @@ pub trait Env: Send {
 
     /// Goes back to a snapshot of the same environment.
     fn restore(&mut self, snapshot: &[u8], observation: &mut [f64]) -> Result<(), Error>;
+
+    /// Whether actions outside the action space act as clipped. False where the simulator that is followed takes them as
+    /// they are.
+    fn clips(&self) -> bool {
+        true
+    }
 
     /// Moves only the engine, where there is one, and looks at nothing; the episode is over then. `bench env` holds
     /// [`Env::step`] against it. False where nothing was moved.
@@ -157,6 +165,8 @@ pub enum EnvSettings {
     Rddl(rddl::Settings),
     /// See [`mujoco`].
     Mujoco(mujoco::Settings),
+    /// See [`bullet`].
+    Bullet(bullet::Settings),
 }
 
 /// Makes environments: training and tests each take their own. Implement it to bring a simulator of yours.
@@ -175,6 +185,7 @@ impl EnvSettings {
         match self {
             Self::Rddl(settings) => settings.detach(),
             Self::Mujoco(settings) => settings.detach(),
+            Self::Bullet(_) => Ok(Vec::new()), // its models are pinned with the engine
         }
     }
 }
@@ -184,6 +195,7 @@ impl MakeEnv for EnvSettings {
         match self {
             Self::Rddl(settings) => Ok(Box::new(rddl::Rddl::new(settings)?)),
             Self::Mujoco(settings) => Ok(Box::new(mujoco::Mujoco::new(settings)?)),
+            Self::Bullet(settings) => Ok(Box::new(bullet::Bullet::new(settings)?)),
         }
     }
 
@@ -191,6 +203,7 @@ impl MakeEnv for EnvSettings {
         match self {
             Self::Rddl(settings) => settings.describe(),
             Self::Mujoco(settings) => settings.describe(),
+            Self::Bullet(settings) => settings.describe(),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use prudence_env::conformance::{Chance, check};
-use prudence_env::engines::{Engines, MUJOCO_LIBRARY};
+use prudence_env::engines::{Engines, MUJOCO};
 use prudence_env::mujoco::{Model, Mujoco, Settings};
 use prudence_env::random;
 use prudence_env::{Env, EnvSettings, Error};
@@ -102,7 +102,7 @@ fn a_start_that_explodes_is_an_error_with_the_engines_words() {
 fn a_solver_without_room_is_an_error_with_the_engines_words() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("small.xml");
-    let good = std::fs::read_to_string(engines().mujoco().join("hopper.xml")).unwrap();
+    let good = std::fs::read_to_string(engines().folder(&MUJOCO).join("hopper.xml")).unwrap();
     std::fs::write(&file, good.replace("</mujoco>", "<size memory=\"4000\"/></mujoco>")).unwrap();
     let settings = Settings { xml_file: Some(file), ..Settings::new(Model::Hopper) };
     contains(&refused(&settings, engines()), &["step 0: MuJoCo: Too many contacts", "arena"]);
@@ -274,7 +274,7 @@ fn a_model_that_is_none_is_refused_by_name() {
         std::fs::write(&file, text).unwrap();
         refused(&Settings { xml_file: Some(file), ..Settings::new(Model::Hopper) }, engines())
     };
-    let good = std::fs::read(engines().mujoco().join("hopper.xml")).unwrap();
+    let good = std::fs::read(engines().folder(&MUJOCO).join("hopper.xml")).unwrap();
     assert_eq!(with("good.xml", &good), "");
     contains(&with("cut.xml", &good[..good.len() / 2]), &["cut.xml", "XML"]);
     contains(&with("empty.xml", b""), &["empty.xml"]);
@@ -284,7 +284,7 @@ fn a_model_that_is_none_is_refused_by_name() {
         &["typo.xml"],
     );
     contains(&with("still.xml", b"<mujoco/>"), &["still.xml", "[0, 0, 0, 0]", "[6, 6, 3, 0]"]);
-    let other = std::fs::read(engines().mujoco().join("walker2d_v5.xml")).unwrap();
+    let other = std::fs::read(engines().folder(&MUJOCO).join("walker2d_v5.xml")).unwrap();
     contains(&with("other.xml", &other), &["other.xml", "[9, 9, 6, 0]", "[6, 6, 3, 0]"]);
     let missing = Settings { xml_file: Some("no-such.xml".into()), ..Settings::new(Model::Hopper) };
     contains(&refused(&missing, engines()), &["no-such.xml", "No such file"]);
@@ -297,8 +297,8 @@ fn a_model_that_is_none_is_refused_by_name() {
 /// A cache with this file as the engine's library.
 fn with_library(root: &Path, bytes: &[u8]) -> Engines {
     let engines = Engines::at(root);
-    std::fs::create_dir_all(engines.mujoco()).unwrap();
-    std::fs::write(engines.mujoco().join(MUJOCO_LIBRARY), bytes).unwrap();
+    std::fs::create_dir_all(engines.folder(&MUJOCO)).unwrap();
+    std::fs::write(engines.folder(&MUJOCO).join(MUJOCO.library), bytes).unwrap();
     engines
 }
 
@@ -308,9 +308,9 @@ fn an_engine_that_cannot_be_used_is_refused_with_the_command_to_run() {
     let hopper = Settings::new(Model::Hopper);
     let path = |name: &str| folder.path().join(name);
     let run = "run: prudence engines install";
-    contains(&refused(&hopper, &Engines::at(path("none"))), &["MuJoCo 3.3.7 is not installed", MUJOCO_LIBRARY, run]);
+    contains(&refused(&hopper, &Engines::at(path("none"))), &["MuJoCo 3.3.7 is not installed", MUJOCO.library, run]);
     contains(&refused(&hopper, &with_library(&path("text"), b"hello")), &["not a shared library", run]);
-    let good = std::fs::read(engines().mujoco().join(MUJOCO_LIBRARY)).unwrap();
+    let good = std::fs::read(engines().folder(&MUJOCO).join(MUJOCO.library)).unwrap();
     for share in [1, 2, 3] {
         let cut = with_library(&path(&format!("cut-{share}")), &good[..good.len() * share / 4]);
         contains(&refused(&hopper, &cut), &["cut short", run]);
@@ -325,7 +325,7 @@ fn an_engine_that_cannot_be_used_is_refused_with_the_command_to_run() {
     let compiler = Command::new("cc").arg("-shared").arg("-fPIC").arg("-o").args([&built, &source]).status().unwrap();
     assert!(compiler.success());
     let other = with_library(&path("other"), &std::fs::read(&built).unwrap());
-    contains(&refused(&hopper, &other), &["MuJoCo 3.5.0", "3.3.7", MUJOCO_LIBRARY, run]);
+    contains(&refused(&hopper, &other), &["MuJoCo 3.5.0", "3.3.7", MUJOCO.library, run]);
 }
 
 /// `[[x, z], [x, z], radius]`, as `tests/golden/make_limbs.py` writes it.
@@ -361,7 +361,7 @@ fn limbs_are_where_the_engine_has_them() {
 fn a_robot_that_would_be_drawn_wrongly_runs_without_a_picture() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("other.xml");
-    let text = std::fs::read_to_string(engines().mujoco().join("hopper.xml")).unwrap();
+    let text = std::fs::read_to_string(engines().folder(&MUJOCO).join("hopper.xml")).unwrap();
     for (from, to, told) in [
         (r#"<body name="thigh" pos="0 0 "#, r#"<body name="thigh" pos="0 0.1 "#, "body thigh: pos"),
         ("<geom conaffinity", r#"<geom quat="1 0 0.1 0" conaffinity"#, "quat"),
@@ -381,7 +381,7 @@ fn a_robot_that_would_be_drawn_wrongly_runs_without_a_picture() {
 fn a_model_is_one_file_of_bounded_size() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("other.xml");
-    let text = std::fs::read_to_string(engines().mujoco().join("hopper.xml")).unwrap();
+    let text = std::fs::read_to_string(engines().folder(&MUJOCO).join("hopper.xml")).unwrap();
     for (added, told) in [
         (r#"<include file="more.xml"/>"#, "one file"),
         (r#"<asset><mesh file="/etc/passwd" name="m"/></asset>"#, "one file"),

@@ -1,6 +1,6 @@
 //! `prudence engines`.
 
-use prudence_env::engines::{Engines, INSTALL_STEPS, Status};
+use prudence_env::engines::{Engines, Status, install_steps};
 
 use super::{print_json, print_table};
 use crate::args::{EnginesArgs, EnginesCommand};
@@ -12,7 +12,7 @@ pub fn engines(args: EnginesArgs) -> anyhow::Result<()> {
         EnginesCommand::Status { json } => print(&engines.status(), json),
         EnginesCommand::Install { from, json, quiet } => {
             let progress = Progress::new(quiet);
-            let bar = progress.bar("engines", INSTALL_STEPS);
+            let bar = progress.bar("engines", install_steps());
             let changed = engines.install(from.as_deref(), &mut |step, what| {
                 bar.set(step);
                 bar.message(what.to_owned());
@@ -26,16 +26,18 @@ pub fn engines(args: EnginesArgs) -> anyhow::Result<()> {
     }
 }
 
-fn print(status: &Status, json: bool) -> anyhow::Result<()> {
+fn print(engines: &[Status], json: bool) -> anyhow::Result<()> {
     if json {
-        return print_json(&[status]);
+        return print_json(&engines);
     }
-    let state = if status.installed { "installed" } else { "not installed; run: prudence engines install" };
-    println!("{} {} for {}: {state}", status.engine, status.version, status.tasks.join(", "));
-    println!("{}", status.path.display());
-    let row = |file: &prudence_env::engines::FileStatus| {
-        vec![file.file.to_owned(), file.problem.clone().unwrap_or_else(|| "ok".to_owned())]
-    };
-    print_table(&["file", ""], status.files.iter().map(row).collect());
+    for status in engines {
+        let state = if status.installed { "installed" } else { "not installed; run: prudence engines install" };
+        println!("{} {} for {}: {state}", status.engine, status.version, status.tasks.join(", "));
+        println!("{}", status.path.display());
+        let row = |file: &prudence_env::engines::FileStatus| {
+            vec![file.file.to_owned(), file.problem.clone().unwrap_or_else(|| "ok".to_owned())]
+        };
+        print_table(&["file", ""], status.files.iter().map(row).collect());
+    }
     Ok(())
 }

@@ -14,11 +14,12 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::engines::MUJOCO;
+use crate::foreign::{lock, symbol};
 
-/// [`MUJOCO`] as the library says it.
+/// The version of [`MUJOCO`] as the library says it.
 const VERSION: c_int = 337;
 
 /// Bits of `mjtState` in this version.
@@ -89,10 +90,6 @@ struct Known {
     model: Weak<Model>,
 }
 
-fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner) // lists that only grow or shrink whole
-}
-
 impl Library {
     /// Opens the library, or hands out the one opened before; the error says what is wrong with it.
     pub fn open(path: &Path) -> Result<&'static Self, String> {
@@ -114,7 +111,7 @@ impl Library {
                 symbol::<unsafe extern "C" fn() -> *const c_char>(&file, "mj_versionString").map(|name| words(name()))
             };
             let named = named.unwrap_or_else(|_| format!("of version number {version}"));
-            return Err(format!("it is MuJoCo {named}, but prudence is made for {MUJOCO}"));
+            return Err(format!("it is MuJoCo {named}, but prudence is made for {}", MUJOCO.version));
         }
         // SAFETY: the types are those of mujoco.h 3.3.7, the version just asserted; mjtNum is double in its wheels.
         let library = unsafe {
@@ -140,13 +137,6 @@ impl Library {
         libraries.push(library);
         Ok(library)
     }
-}
-
-/// # Safety
-/// `T` must be the symbol's type: a function pointer, or a pointer to a global.
-unsafe fn symbol<T: Copy>(file: &libloading::Library, name: &str) -> Result<T, String> {
-    // SAFETY: the caller's promise.
-    unsafe { file.get::<T>(name) }.map(|symbol| *symbol).map_err(|error| error.to_string())
 }
 
 /// A library that was cut short would kill the process where its missing pages are touched.

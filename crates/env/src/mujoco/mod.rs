@@ -25,7 +25,7 @@ use self::engine::{Data, Library, Part};
 use self::settings::{Healthy, Options, Robot};
 pub use self::settings::{Model, Settings};
 use self::skeleton::Skeleton;
-use crate::engines::{Engines, MUJOCO, MUJOCO_LIBRARY};
+use crate::engines::{Engines, INSTALL, MUJOCO};
 use crate::random;
 use crate::{BoxSpace, Env, Error, Limb, Spec, Step, check_finite, check_length};
 
@@ -60,10 +60,10 @@ pub struct Mujoco {
 impl Settings {
     /// Everything the environment depends on, the model's text included.
     pub(crate) fn describe(&self) -> String {
-        let file = Engines::from_environment().map(|engines| self.file(&engines.mujoco()));
+        let file = Engines::from_environment().map(|engines| self.file(&engines.folder(&MUJOCO)));
         let text = file.ok().and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
         let settings = Self { xml_file: None, ..self.clone() }; // the text, not where it lies
-        format!("{settings:?}\nMuJoCo {MUJOCO}\n{}", String::from_utf8_lossy(&text))
+        format!("{settings:?}\nMuJoCo {}\n{}", MUJOCO.version, String::from_utf8_lossy(&text))
     }
 
     fn file(&self, folder: &Path) -> PathBuf {
@@ -82,9 +82,9 @@ impl Mujoco {
     pub fn with_engines(settings: &Settings, engines: &Engines) -> Result<Self, Error> {
         let options = settings.options()?;
         let robot = settings.model.robot();
-        let folder = engines.mujoco();
+        let folder = engines.folder(&MUJOCO);
         let file = settings.file(&folder);
-        let data = load(&folder.join(MUJOCO_LIBRARY), &file, robot)?;
+        let data = load(&folder.join(MUJOCO.library), &file, robot)?;
         let skeleton = Skeleton::read(data.model().text(), robot.sizes[0]);
         let skeleton = skeleton.map_err(|why| format!("{}: {why}", file.display()));
         let [positions, velocities, motors] = robot.sizes;
@@ -192,12 +192,11 @@ impl Mujoco {
 
 /// A simulation of a model that has the robot's joints and motors.
 fn load(library: &Path, file: &Path, robot: &Robot) -> Result<Data, Error> {
-    let install = "run: prudence engines install";
     if !library.is_file() {
-        let path = library.display();
-        return Err(Error::Engine(format!("MuJoCo {MUJOCO} is not installed ({path} is missing); {install}")));
+        let (version, path) = (MUJOCO.version, library.display());
+        return Err(Error::Engine(format!("MuJoCo {version} is not installed ({path} is missing); {INSTALL}")));
     }
-    let refuse = |why: String| Error::Engine(format!("{}: {why}; {install}", library.display()));
+    let refuse = |why: String| Error::Engine(format!("{}: {why}; {INSTALL}", library.display()));
     let library = Library::open(library).map_err(refuse)?;
     let refuse = |why: String| Error::Simulator(format!("{}: {why}", file.display()));
     let model = engine::Model::load(library, file).map_err(refuse)?;

@@ -1,0 +1,6 @@
+//! The binary shows its own symbols to the libraries that it opens: see `prudence_env::bullet_symbols`.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-link-arg-bins=-rdynamic");
+}
