@@ -170,11 +170,15 @@ fn check_whole(path: &Path) -> Result<(), String> {
 
 /// A model's text, no longer than it may be.
 fn read_text(file: &Path) -> Result<String, String> {
+    let refused = || format!("expected a file of at most {MOST_BYTES} bytes");
     let mut text = String::new();
     let open = File::open(file).map_err(|error| error.to_string())?;
+    if !open.metadata().is_ok_and(|about| about.is_file()) {
+        return Err(refused());
+    }
     open.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
     match text.len() as u64 > MOST_BYTES {
-        true => Err(format!("expected a file of at most {MOST_BYTES} bytes")),
+        true => Err(refused()),
         false => Ok(text),
     }
 }
