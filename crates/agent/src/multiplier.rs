@@ -25,8 +25,12 @@ pub struct Estimate {
 impl Multiplier {
     /// At its start.
     pub fn new(settings: &MultiplierSettings) -> Self {
-        let value = settings.fixed.unwrap_or(settings.initial);
-        Self { value, moments: [0.0; 2], moves: 0, updates: 0 }
+        Self { value: settings.fixed.unwrap_or(settings.initial), ..Self::off() }
+    }
+
+    /// For an agent without a constraint: 0, whatever the settings say.
+    pub fn off() -> Self {
+        Self { value: 0.0, moments: [0.0; 2], moves: 0, updates: 0 }
     }
 
     /// lambda.

@@ -141,7 +141,7 @@ impl Trainer {
         let pairs = multiplier.batch;
         Ok(Self {
             batch: Batch::new(dimensions, agent.batch),
-            multiplier: Multiplier::new(multiplier),
+            multiplier: if constrained { Multiplier::new(multiplier) } else { Multiplier::off() },
             counters: Counters::default(),
             player: player(env),
             tester: player(setup.env.build()?),

@@ -125,6 +125,15 @@ fn pendulum() -> Small<2> {
 
 /// Mean return of 20 test episodes after training plain SAC.
 fn learned_return<const S: usize>(env: Small<S>, steps: u64, random_steps: u64) -> f64 {
+    learned_return_with(env, steps, random_steps, MultiplierSettings::default())
+}
+
+fn learned_return_with<const S: usize>(
+    env: Small<S>,
+    steps: u64,
+    random_steps: u64,
+    multiplier: MultiplierSettings,
+) -> f64 {
     let rule = Rule::parse(&format!("{} < 1e9", env.spec.signals[0]), &env.spec.signals).unwrap();
     let settings = Settings {
         agent: AgentSettings {
@@ -135,7 +144,7 @@ fn learned_return<const S: usize>(env: Small<S>, steps: u64, random_steps: u64) 
             averaging: 0.02,
             ..AgentSettings::default()
         },
-        multiplier: MultiplierSettings::default(),
+        multiplier,
         train: TrainSettings { steps, random_steps, ..TrainSettings::default() },
     };
     let setup = Setup {
@@ -167,4 +176,15 @@ fn sac_swings_the_pendulum_up() {
     // A random policy has about -1200; solved is -200 or better (Pendulum-v1's usual bar).
     let mean = learned_return(pendulum(), 12_000, 1_000);
     assert!(mean > -200.0, "mean return {mean}");
+}
+
+#[test]
+fn no_setting_of_the_multiplier_reaches_sac() {
+    let plain = learned_return(identity(), 600, 300);
+    for multiplier in [
+        MultiplierSettings { initial: 50.0, ..MultiplierSettings::default() },
+        MultiplierSettings { fixed: Some(3.0), ..MultiplierSettings::default() },
+    ] {
+        assert_eq!(plain.to_bits(), learned_return_with(identity(), 600, 300, multiplier).to_bits());
+    }
 }
