@@ -124,7 +124,7 @@ fn draw(poses: &[Pose], at: usize, scene: Option<&Scene>) -> Result<Pixmap, Erro
         }
         None => {
             let first = (-left / scale).floor();
-            for i in 0..=METRES as usize {
+            for i in 0..=METRES.ceil() as usize {
                 let x = first + i as f64;
                 let tile = TILES[usize::from(x.rem_euclid(2.0) >= 1.0)];
                 rectangle(&mut frame, place([x, 0.0]), place([x + 1.0, -GROUND]), tile);
@@ -237,6 +237,18 @@ mod tests {
         assert_eq!(middles.len(), MOST_FRAMES);
         let like = |a: Rgb, b: Rgb| a.iter().zip(b).all(|(a, b)| a.abs_diff(b) <= 8);
         assert!(like(middles[0], KEPT) && like(middles[MOST_FRAMES - 1], BROKEN), "{middles:?}");
+    }
+
+    #[test]
+    fn the_ground_reaches_from_edge_to_edge() {
+        for x in [0.0, 0.3, 0.5, 0.99, -7.6] {
+            let pose = Pose { limbs: vec![Limb { ends: [[x, 0.5], [x, 1.0]], radius: 0.1 }], safe: true };
+            let frame = draw(&[pose], 0, None).unwrap();
+            for at in [2, SIZE[0] - 3] {
+                let pixel = frame.pixel(at, SIZE[1] - 10).unwrap();
+                assert_ne!([pixel.red(), pixel.green(), pixel.blue()], PAPER, "{x}");
+            }
+        }
     }
 
     #[test]
