@@ -114,7 +114,7 @@ def ours(arguments, task, variant, start, rows, scratch):
     np.savetxt(scratch / "actions.csv", rows, delimiter=",", fmt="%.17g")
     out = scratch / "out.jsonl"
     command = [arguments.binary, "rollout", task, "--actions", scratch / "actions.csv", "--state", scratch / "state.json", "--out", out]
-    subprocess.run([*command, "--set", f'env.variant="{variant}"'], check=True)
+    subprocess.run([*command, "--set", f'env.variant="{variant}"'], check=True, stdout=subprocess.DEVNULL)
     for line in out.read_text().splitlines()[1:]:
         step = json.loads(line)
         yield np.concatenate([step["observation"], [step["reward"], step["signals"]["cost"]], flat(step["state"])])

@@ -72,7 +72,7 @@ def ours(arguments, task, options, state, rows, scratch):
     command = [arguments.binary, "rollout", task, "--actions", scratch / "actions.csv", "--state", scratch / "state.json", "--out", out]
     for key, value in options.items():
         command += ["--set", f"env.{key}={toml(value)}"]
-    subprocess.run(command, check=True)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     for line in out.read_text().splitlines()[1:]:
         step = json.loads(line)
         yield [*step["observation"], step["reward"], step["signals"]["x_velocity"]], [step["terminated"], step["truncated"]]
@@ -102,7 +102,7 @@ def starts(arguments, task, scratch):
     (scratch / "actions.csv").write_text("")
     command = [arguments.binary, "rollout", task, "--actions", scratch / "actions.csv", "--set", f"env.{option}=false"]
     for seed in range(arguments.starts):
-        subprocess.run([*command, "--seed", str(seed), "--out", scratch / f"{seed}.jsonl"], check=True)
+        subprocess.run([*command, "--seed", str(seed), "--out", scratch / f"{seed}.jsonl"], check=True, stdout=subprocess.DEVNULL)
     lines = [json.loads((scratch / f"{seed}.jsonl").read_text()) for seed in range(arguments.starts)]
     return reference, np.array([line["observation"] for line in lines])
 

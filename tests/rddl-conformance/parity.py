@@ -72,7 +72,7 @@ def worst_of_rollout(arguments, simulator, random, scratch):
     command = [arguments.binary, "rollout", arguments.task, "--actions", scratch / "actions.csv", "--state", scratch / "state.json"]
     command += ["--set", "env.noise=false", "--out", scratch / "out.jsonl"]
     (scratch / "out.jsonl").unlink(missing_ok=True)
-    subprocess.run(command, check=True)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     ours = [[*line["observation"], line["reward"], line["terminated"]] for line in read_lines(scratch / "out.jsonl")[1:]]
     theirs = list(expected(simulator, names, rows))
     if len(ours) != len(theirs):
