@@ -54,14 +54,20 @@ pub fn eval(args: EvalArgs) -> anyhow::Result<()> {
 pub fn print_results(results: &[AlgoResult]) {
     let percent = |x: f64| format!("{:.1}", 100.0 * x);
     let row = |r: &AlgoResult| {
+        let mean = format!("{:.2}", r.return_mean);
+        let [low, high] = r.seed_interval.map(percent);
+        let (returns, over_seeds) = match r.seeds {
+            1 => (mean, "-".into()), // one seed tells nothing of others
+            _ => (format!("{mean} ± {:.2}", r.return_sd), format!("{low}–{high}")),
+        };
         vec![
             r.algo.clone(),
             r.seeds.to_string(),
-            format!("{:.2} ± {:.2}", r.return_mean, r.return_sd),
+            returns,
             format!("{}/{}", r.safe, r.episodes),
             format!("{} %", percent(r.safe_share)),
             format!("{}–{}", percent(r.interval[0]), percent(r.interval[1])),
-            format!("{}–{}", percent(r.seed_interval[0]), percent(r.seed_interval[1])),
+            over_seeds,
         ]
     };
     let headings = ["algorithm", "seeds", "return", "safe", "share", "95 % interval", "over seeds"];
