@@ -189,7 +189,8 @@ impl Task {
         let (bounds, zones) = match self {
             // Up to the walls.
             Self::Circle => ([-12.0, 12.0, -12.0, 12.0], [[-FAR, -6.0, -FAR, FAR], [6.0, FAR, -FAR, FAR]]),
-            Self::Run => ([-2.0, 22.0, -6.0, 6.0], [[-FAR, FAR, -FAR, -2.0], [-FAR, FAR, 2.0, FAR]]),
+            // As far as an unconstrained ball gets.
+            Self::Run => ([-2.0, 38.0, -6.0, 6.0], [[-FAR, FAR, -FAR, -2.0], [-FAR, FAR, 2.0, FAR]]),
         };
         let axes = ["x", "y"].map(str::to_owned);
         Scene { axes, bounds, zones: zones.map(Zone::Rectangle).to_vec(), marks: Vec::new() }
