@@ -6,7 +6,7 @@ use prudence_agent::Algorithm;
 use prudence_agent::evaluate::TestEpisode;
 use prudence_data::files::{read_limited, write_atomic};
 use prudence_env::MakeEnv as _;
-use prudence_report::figure::{self, Curve, Figure, MultiplierCurve, Path as DrawnPath};
+use prudence_report::figure::{self, Curve, Figure, Label, MultiplierCurve, Path as DrawnPath};
 use prudence_report::html::Report;
 use prudence_report::records::{AlgoResult, Evaluation, Judgement, Round, SafetyModel, SeedResult};
 
@@ -48,7 +48,7 @@ fn of(algorithm: Algorithm, agents: &[Tested]) -> Vec<&Tested> {
 }
 
 /// Everything a run found out, in numbers.
-pub fn evaluation(config: &Config, outcome: &Outcome, seconds: f64) -> Option<Evaluation> {
+pub fn evaluation(config: &Config, outcome: &Outcome) -> Option<Evaluation> {
     let last = outcome.rounds.last()?;
     let mut results = Vec::new();
     for algorithm in &config.run.algo {
@@ -69,7 +69,6 @@ pub fn evaluation(config: &Config, outcome: &Outcome, seconds: f64) -> Option<Ev
     }
     Some(Evaluation {
         task: config.name.clone(),
-        seconds,
         target: config.target,
         safety_model: safety_model(last),
         results,
@@ -95,11 +94,12 @@ pub fn curves(dirs: &[impl AsRef<Path>]) -> anyhow::Result<(Vec<Curve>, Vec<Mult
     let mut multipliers: Vec<MultiplierCurve> = Vec::new();
     for dir in dirs {
         for agent in folder::agents(dir.as_ref())? {
-            let name = agent.algorithm.name();
-            let label = match dirs.len() {
-                1 => name.to_owned(),
-                _ => format!("{name} ({})", dir.as_ref().file_name().unwrap_or_default().to_string_lossy()),
+            let algorithm = agent.algorithm.name().to_owned();
+            let run = match dirs.len() {
+                1 => String::new(),
+                _ => dir.as_ref().display().to_string(),
             };
+            let label = Label { algorithm, run };
             let records = agent.records()?;
             let points = records.iter().map(|r| (r.step as f64, r.return_mean, r.safe_share)).collect();
             match learning.iter_mut().find(|c| c.label == label) {
@@ -169,21 +169,43 @@ pub fn write(config: &Config, dir: &Path, outcome: &Outcome, evaluation: &Evalua
         config: &String::from_utf8_lossy(&settings),
         commands: &["prudence run config.toml --out again".to_owned(), "# config.toml: the settings above".to_owned()],
         version: env!("CARGO_PKG_VERSION"),
-        notes: &notes(config, outcome, evaluation),
+        notes: &notes(config, outcome, evaluation, &multipliers),
     };
     Ok(write_atomic(&dir.join("report.html"), report.to_html().as_bytes())?)
 }
 
 /// What a reader should know before trusting the numbers.
-fn notes(config: &Config, outcome: &Outcome, evaluation: &Evaluation) -> Vec<String> {
+fn notes(config: &Config, outcome: &Outcome, evaluation: &Evaluation, multipliers: &[MultiplierCurve]) -> Vec<String> {
     let mut notes = Vec::new();
     for result in evaluation.results.iter().filter(|r| r.algo != Algorithm::Sac.name()) {
-        for seed in result.per_seed.iter().filter(|seed| seed.safe_share < config.target) {
+        let missed = result.per_seed.iter().filter(|seed| seed.safe_share < config.target);
+        let missed: Vec<_> =
+            missed.map(|seed| format!("seed {}: {} of {}", seed.seed, seed.safe, seed.episodes)).collect();
+        if !missed.is_empty() {
+            let name = figure::display_name(&result.algo);
             notes.push(format!(
-                "{} seed {} missed the target: {} of {} test episodes safe.",
-                result.algo, seed.seed, seed.safe, seed.episodes
+                "{name}: safe test episodes of the seeds that missed the target: {}.",
+                missed.join("; ")
             ));
         }
+    }
+    for curve in multipliers.iter().filter(|_| config.multiplier.fixed.is_none()) {
+        if curve.seeds.iter().flatten().all(|(_, lambda)| *lambda == config.multiplier.initial) {
+            notes.push(format!(
+                "Lambda of {} never moved from {}: the constraint held all along, or the episodes were not many more than \
+                 multiplier.freeze = {}.",
+                figure::display_name(&curve.label.algorithm),
+                config.multiplier.initial,
+                config.multiplier.freeze
+            ));
+        }
+    }
+    if config.run.algo.contains(&Algorithm::Sac) && config.run.algo.len() > 1 {
+        notes.push(
+            "SAC learns from its own steps alone: it is what collected the first episodes. The others also start from all \
+             episodes collected before them, so at few steps they may earn more than it does."
+                .into(),
+        );
     }
     if let Some(round) = outcome.rounds.last() {
         let safe = round.fitted.held_out.safe_share;

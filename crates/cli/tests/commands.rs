@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{prepared, prudence, small, succeed, text};
+use common::{prepared, prudence, refused, small, succeed, text};
 use serde_json::Value;
 
 fn json(text: &str) -> Value {
@@ -38,6 +38,7 @@ fn the_stages_work_one_by_one() {
     assert_eq!((&results[0]["algo"], &results[0]["episodes"]), (&"safesac-h".into(), &7.into()));
     let svg = dir.path().join("curves.svg");
     succeed(prudence(&["plot", text(&agent), "--out", text(&svg)]));
+    refused(prudence(&["plot", text(&agent), "--out", text(&svg)]), &["exists already"]);
     assert!(std::fs::read_to_string(&svg).unwrap().contains("<svg"));
 }
 
@@ -45,7 +46,10 @@ fn the_stages_work_one_by_one() {
 fn labels_from_a_table_count() {
     let dir = tempfile::tempdir().unwrap();
     let (episodes, table) = (dir.path().join("episodes"), dir.path().join("labels.csv"));
-    succeed(small(&["collect", "navigation", "--out", text(&episodes), "--quiet"], &["collect.steps=400"]));
+    succeed(small(
+        &["collect", "navigation", "--out", text(&episodes), "--quiet"],
+        &["collect.steps=400", "train.random_steps=200"],
+    ));
     std::fs::write(&table, "episode,safe\n0,safe\n1,unsafe\n2,1\n").unwrap();
     let told = json(&succeed(prudence(&["label", text(&episodes), "--from", text(&table), "--json"])));
     assert_eq!((&told["episodes"], &told["safe"]), (&3.into(), &2.into()));

@@ -91,7 +91,6 @@ fn evaluation(seeds: u64) -> Evaluation {
     let judged = |n, safe, trust| Judgement::from_predictions(&predictions(n, safe, trust));
     Evaluation {
         task: "navigation".into(),
-        seconds: 1234.0,
         target: 0.9,
         safety_model: SafetyModel {
             held_out: judged(400, 0.12, 1.0),

@@ -58,6 +58,44 @@ struct Look {
     dash: &'static str,
 }
 
+/// Whose curve it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Label {
+    /// The algorithm's name.
+    pub algorithm: String,
+    /// The run it is from, where a figure shows several; empty otherwise.
+    pub run: String,
+}
+
+/// Of the only run.
+impl From<&str> for Label {
+    fn from(algorithm: &str) -> Self {
+        Self { algorithm: algorithm.to_owned(), run: String::new() }
+    }
+}
+
+impl Label {
+    fn text(&self) -> String {
+        match self.run.as_str() {
+            "" => display_name(&self.algorithm).to_owned(),
+            run => format!("{} ({run})", display_name(&self.algorithm)),
+        }
+    }
+}
+
+/// The looks of curves: an algorithm has its colour, and where there are several runs each run has its dashes.
+fn looks_of<'a>(labels: impl Iterator<Item = &'a Label> + Clone) -> Vec<Look> {
+    const DASHES: [&str; 5] = ["", "7 3", "2 2", "9 3 2 3", "12 5"];
+    let mut runs: Vec<&str> = labels.clone().map(|label| label.run.as_str()).collect();
+    runs.dedup();
+    let looks = looks(labels.clone().map(|label| label.algorithm.as_str()));
+    let dashed = |(label, look): (&Label, Look)| match runs.iter().position(|run| *run == label.run) {
+        Some(place) if runs.len() > 1 => Look { dash: DASHES[place % DASHES.len()], ..look },
+        _ => look,
+    };
+    labels.zip(looks).map(dashed).collect()
+}
+
 /// The looks of all series of a figure. The four algorithms always have theirs, others take what is left in turn.
 fn looks<'a>(labels: impl IntoIterator<Item = &'a str>) -> Vec<Look> {
     const OTHERS: [&str; 4] = ["#E69F00", "#56B4E9", "#7F7F7F", "#000000"];
@@ -78,7 +116,7 @@ fn looks<'a>(labels: impl IntoIterator<Item = &'a str>) -> Vec<Look> {
 }
 
 /// An algorithm's name as the paper writes it; other labels as they are.
-pub(crate) fn display_name(label: &str) -> &str {
+pub fn display_name(label: &str) -> &str {
     match label {
         "sac" => "SAC",
         "safesac-h" => "SafeSAC-H",
@@ -162,6 +200,17 @@ mod tests {
             assert!(all[..i].iter().all(|other| other.colour != look.colour), "{i}");
         }
         assert_eq!(all[4], all[6]);
+    }
+
+    #[test]
+    fn several_runs_differ_by_their_dashes_and_algorithms_by_their_colours() {
+        let label = |algorithm: &str, run: &str| Label { algorithm: algorithm.into(), run: run.into() };
+        let labels = [label("sac", "a"), label("safesac-noh", "a"), label("sac", "b"), label("safesac-noh", "b")];
+        let looks = looks_of(labels.iter());
+        assert_eq!((looks[0].colour, looks[1].colour), (looks[2].colour, looks[3].colour));
+        assert_eq!((looks[0].dash, looks[2].dash), (looks[1].dash, looks[3].dash));
+        assert!(looks[0].colour != looks[1].colour && looks[0].dash != looks[2].dash);
+        assert_eq!(labels[2].text(), "SAC (b)");
     }
 
     #[test]

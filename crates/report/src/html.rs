@@ -123,7 +123,6 @@ mod tests {
         let held_out = Judgement::from_predictions(&[(0.9, true), (0.2, true), (0.1, false)]);
         Evaluation {
             task: task.to_owned(),
-            seconds: 75.0,
             target: 0.9,
             safety_model: SafetyModel { held_out, own: Some(held_out), data_episodes: 2000, data_segments: 30_000 },
             rounds: results.iter().map(|result| Round::new(0, result, 0.98, 0.95)).collect(),

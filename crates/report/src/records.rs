@@ -15,8 +15,6 @@ const BOOTSTRAP_SEED: u64 = 0;
 pub struct Evaluation {
     /// The task's name.
     pub task: String,
-    /// How long the run took.
-    pub seconds: f64,
     /// The share of episodes that should be safe (the paper's d).
     pub target: f64,
     /// How well the safety model tells safe from unsafe.
@@ -304,7 +302,6 @@ mod tests {
         let rounds = results.iter().map(|result| Round::new(0, result, 0.98, f64::NAN)).collect();
         Evaluation {
             task: "navigation".into(),
-            seconds: 1.5,
             target: 0.9,
             safety_model: SafetyModel { held_out, own: None, data_episodes: 40, data_segments: 400 },
             results,
@@ -330,7 +327,7 @@ mod tests {
     fn json_has_the_keys_that_scripts_read() {
         let result = AlgoResult::from_seeds("sac", 10, &[seed(3, &[1.0], &[true])]);
         let json = serde_json::to_value(evaluation(vec![result])).unwrap();
-        for key in ["task", "seconds", "target", "safety_model", "results", "rounds", "references"] {
+        for key in ["task", "target", "safety_model", "results", "rounds", "references"] {
             assert!(!json[key].is_null(), "{key}");
         }
         for key in ["accuracy", "balanced_accuracy", "episodes"] {
@@ -356,7 +353,7 @@ mod tests {
 
     #[test]
     fn the_shortest_evaluation_is_read() {
-        let text = r#"{"task":"hvac","seconds":1,"target":0.9,"results":[],
+        let text = r#"{"task":"hvac","target":0.9,"results":[],
             "safety_model":{"accuracy":0.98,"balanced_accuracy":0.9,"episodes":100}}"#;
         let read: Evaluation = serde_json::from_str(text).unwrap();
         assert!(read.safety_model.held_out.safe_share.is_nan() && read.rounds.is_empty());

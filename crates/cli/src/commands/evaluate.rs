@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anyhow::bail;
 use prudence_agent::Algorithm;
 use prudence_agent::evaluate::test;
 use prudence_data::files::write_atomic;
@@ -13,7 +14,7 @@ use super::{pool, print_json, print_table};
 use crate::args::{EvalArgs, FigureName, PlotArgs};
 use crate::config::Config;
 use crate::experiment::Tested;
-use crate::folder::{self, AgentFolder};
+use crate::folder::{self, AgentFolder, refuse_existing};
 use crate::progress::Progress;
 use crate::{reporting, stages};
 
@@ -83,6 +84,10 @@ fn test_agent(config: &Config, run: &Path, agent: &AgentFolder, args: &EvalArgs)
 }
 
 pub fn plot(args: PlotArgs) -> anyhow::Result<()> {
+    if args.out.extension().is_none_or(|extension| extension != "svg") {
+        bail!("--out {}: expected a name that ends with .svg", args.out.display());
+    }
+    refuse_existing(&args.out)?;
     let mut target = f64::NAN;
     for run in &args.runs {
         target = folder::open(run)?.0.target;
@@ -92,5 +97,7 @@ pub fn plot(args: PlotArgs) -> anyhow::Result<()> {
         FigureName::LearningCurves => figure::learning_curves(&learning, target),
         FigureName::Multiplier => figure::multiplier(&multipliers),
     };
-    Ok(write_atomic(&args.out, figure.svg.as_bytes())?)
+    write_atomic(&args.out, figure.svg.as_bytes())?;
+    println!("figure: {}", args.out.display());
+    Ok(())
 }

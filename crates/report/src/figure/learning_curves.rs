@@ -3,20 +3,20 @@
 use super::axes::{Panel, padded_range, ticks};
 use super::series::{Point, draw_band, draw_line, over_common_steps};
 use super::svg::Svg;
-use super::{Figure, Key, Look, TARGET, WIDTH, display_name, legend, looks, stroke, target_label};
+use super::{Figure, Key, Label, Look, TARGET, WIDTH, legend, looks_of, stroke, target_label};
 
 /// The training records of one algorithm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve {
-    /// The algorithm's name.
-    pub label: String,
+    /// Whose it is.
+    pub label: Label,
     /// For every seed its records: environment step, return, share of safe episodes (0 to 1).
     pub seeds: Vec<Vec<(f64, f64, f64)>>,
 }
 
 /// Draws return above and safe share below; `target` is the share wanted, 0 to 1.
 pub fn learning_curves(curves: &[Curve], target: f64) -> Figure {
-    let looks = looks(curves.iter().map(|curve| curve.label.as_str()));
+    let looks = looks_of(curves.iter().map(|curve| &curve.label));
     let aggregate = |value: fn(&(f64, f64, f64)) -> f64| -> Vec<Vec<Point>> {
         let of_seed = |seed: &Vec<(f64, f64, f64)>| seed.iter().map(|record| (record.0, value(record))).collect();
         curves.iter().map(|curve| over_common_steps(&curve.seeds.iter().map(of_seed).collect::<Vec<_>>())).collect()
@@ -25,11 +25,8 @@ pub fn learning_curves(curves: &[Curve], target: f64) -> Figure {
     let shares = aggregate(|record| 100.0 * record.2);
 
     let mut svg = Svg::new();
-    let mut entries: Vec<(Key, String)> = curves
-        .iter()
-        .zip(&looks)
-        .map(|(curve, look)| (Key::Line(*look), display_name(&curve.label).to_owned()))
-        .collect();
+    let mut entries: Vec<(Key, String)> =
+        curves.iter().zip(&looks).map(|(curve, look)| (Key::Line(*look), curve.label.text())).collect();
     entries.push((Key::Target, target_label(target)));
     let top = legend(&mut svg, 56.0, 8.0, &entries) + 30.0;
 
@@ -85,8 +82,7 @@ mod tests {
 
     #[test]
     fn shows_every_algorithm_and_the_target() {
-        let curve =
-            |label: &str| Curve { label: label.into(), seeds: vec![vec![(0.0, 1.0, 0.5), (9.0, 2.0, 0.75)]; 2] };
+        let curve = |name: &str| Curve { label: name.into(), seeds: vec![vec![(0.0, 1.0, 0.5), (9.0, 2.0, 0.75)]; 2] };
         let curves = [curve("sac"), curve("safesac-h"), curve("<mine>")];
         let figure = learning_curves(&curves, 0.9);
         for text in ["SAC", "SafeSAC-H", "&lt;mine&gt;", "target 90", "Environment steps", "stroke-dasharray"] {

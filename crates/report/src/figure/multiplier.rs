@@ -3,23 +3,23 @@
 use super::axes::{Panel, padded_range, ticks};
 use super::series::{draw_line, over_common_steps};
 use super::svg::Svg;
-use super::{Figure, Key, Look, WIDTH, display_name, legend, looks, stroke};
+use super::{Figure, Key, Label, Look, WIDTH, legend, looks_of, stroke};
 
 /// The multiplier of one algorithm while training.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MultiplierCurve {
-    /// The algorithm's name.
-    pub label: String,
+    /// Whose it is.
+    pub label: Label,
     /// For every seed its records: environment step, lambda.
     pub seeds: Vec<Vec<(f64, f64)>>,
 }
 
 /// Draws the mean over seeds as a strong line, each seed as a thin one.
 pub fn multiplier(curves: &[MultiplierCurve]) -> Figure {
-    let looks = looks(curves.iter().map(|curve| curve.label.as_str()));
+    let looks = looks_of(curves.iter().map(|curve| &curve.label));
     let mut svg = Svg::new();
-    let name = |curve: &MultiplierCurve| display_name(&curve.label).to_owned();
-    let entries: Vec<(Key, String)> = curves.iter().zip(&looks).map(|(c, look)| (Key::Line(*look), name(c))).collect();
+    let entries: Vec<(Key, String)> =
+        curves.iter().zip(&looks).map(|(curve, look)| (Key::Line(*look), curve.label.text())).collect();
     let top = legend(&mut svg, 56.0, 8.0, &entries) + 30.0;
 
     let finite = |(step, lambda): &(f64, f64)| (step.is_finite() && lambda.is_finite()).then_some([*step, *lambda]);

@@ -4,7 +4,7 @@ use crate::figure::{colour, display_name};
 use crate::records::{AlgoResult, Evaluation, Judgement, Round};
 
 use super::words::{
-    NOTHING, Verdict, duration, escape, mean_sd, number, percent, percent_range, range, short_percent, thousands,
+    NOTHING, Verdict, escape, mean_sd, number, percent, percent_range, range, short_percent, thousands,
 };
 
 /// A table of columns (heading, whether numbers) and rows of finished cells; text columns are on the left.
@@ -89,13 +89,12 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
             facts.push(format!("{} seed{plural}, {} environment steps each", first.seeds, thousands(first.steps)));
         }
     }
-    facts.push(format!("{} in all", duration(evaluation.seconds)));
+    let facts: String = facts.iter().map(|fact| format!(" {}.", escape(fact))).collect();
+    let references = if evaluation.references.is_empty() { "" } else { " References, in italics, were not learned." };
     format!(
-        "{}<p class=\"about\">Test episodes judged by the true rule, which no agent and no model has seen. {}. The safe \
-         share's interval is Clopper and Pearson's over all episodes; the one over seeds is a bootstrap. References, in \
-         italics, were not learned.</p>\n",
+        "{}<p class=\"about\">Test episodes judged by the true rule, which no agent and no model has seen.{facts} The safe \
+         share's interval is Clopper and Pearson's over all episodes; the one over seeds is a bootstrap.{references}</p>\n",
         table(&columns, &rows),
-        escape(&facts.join("; "))
     )
 }
 

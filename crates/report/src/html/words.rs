@@ -170,19 +170,6 @@ pub(crate) fn thousands(count: u64) -> String {
     grouped
 }
 
-/// "1 h 5 min", "2 min 3 s", "4.2 s".
-pub(crate) fn duration(seconds: f64) -> String {
-    if !seconds.is_finite() || seconds < 0.0 {
-        return NOTHING.to_owned();
-    }
-    let whole = seconds.round() as u64;
-    match whole {
-        0..60 => format!("{seconds:.1} s"),
-        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
-        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,7 +180,6 @@ mod tests {
             SeedResult { seed: 0, returns: vec![-70.0; episodes], safe: (0..episodes).map(|i| i < safe).collect() };
         Evaluation {
             task: "navigation".into(),
-            seconds: 1.0,
             target: 0.9,
             safety_model: SafetyModel {
                 held_out: Judgement::from_predictions(&[]),
@@ -229,7 +215,6 @@ mod tests {
         assert_eq!(mean_sd(-52.66, 4.614), "\u{2212}52.7 ± 4.6");
         assert_eq!(thousands(1_234_567), "1,234,567");
         assert_eq!(thousands(20), "20");
-        assert_eq!([4.25, 123.0, 3900.0].map(duration), ["4.2 s", "2 min 3 s", "1 h 5 min"].map(String::from));
     }
 
     #[test]
