@@ -118,7 +118,8 @@ pub fn import_csv(path: &Path, store: &Store, by: &str, when: &str) -> Result<Ve
     let mut lines = (1..).zip(text.trim_start_matches('\u{feff}').lines()).filter(|(_, line)| !line.trim().is_empty());
     let (_, header) = lines.next().ok_or_else(|| Error::content(path, "line 1", "empty; expected a header"))?;
     let columns = Columns::parse(header).map_err(|problem| Error::content(path, "header", problem))?;
-    lines
+    let mut verdicts = HashMap::new();
+    let labels: Vec<Label> = lines
         .map(|(line, text)| {
             let place = |column: &str| match column {
                 "" => format!("line {line}"),
@@ -143,9 +144,21 @@ pub fn import_csv(path: &Path, store: &Store, by: &str, when: &str) -> Result<Ve
                 when: when.to_owned(),
             };
             label.check_in(store.lengths()).map_err(|e| Error::content(path, place(""), e.to_string()))?;
-            Ok(label)
+            let span = (label.episode, label.start, label.end);
+            match verdicts.insert(span, (label.safe, line)) {
+                Some((safe, first)) if safe != label.safe => Err(Error::content(
+                    path,
+                    place("safe"),
+                    format!("the same steps have the other verdict in line {first}"),
+                )),
+                _ => Ok(label),
+            }
         })
-        .collect()
+        .collect::<Result<_, _>>()?;
+    match labels.is_empty() {
+        true => Err(Error::content(path, "line 2", "no label; expected one a line")),
+        false => Ok(labels),
+    }
 }
 
 const COLUMNS: [&str; 5] = ["episode", "start", "end", "safe", "at"];
