@@ -138,7 +138,7 @@ fn an_episode_is_drawn_or_it_is_said_why_not() {
     assert!(std::fs::read(&sheet).unwrap().starts_with(b"\x89PNG"));
     refused(draw("hopper", &sheet), &["--render", "sheet.png", "exists already"]);
     refused(draw("hopper", &file("film.bmp")), &["film.bmp", ".gif or .png"]);
-    refused(draw("hvac", &file("film.gif")), &["no body to draw"]);
+    refused(draw("hvac", &file("film.gif")), &["hvac", "nothing to draw"]);
     refused(prudence(&["rollout", "hopper", "--actions", text(&three)]), &["--out"]);
     let nobody = ["rollout", "--agent", text(dir.path()), "--render", text(&file("film.gif"))].map(str::to_owned);
     refused(prudence(&nobody.each_ref().map(String::as_str)), &["RUN/round-R/ALGO/seed-S"]);

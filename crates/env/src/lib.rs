@@ -140,7 +140,9 @@ pub trait Env: Send {
     /// ground at height 0. The error says why there is no picture.
     fn limbs(&self) -> Result<Vec<Limb>, Error> {
         let Some(scene) = self.scene() else {
-            return Err(Error::Simulator("this environment has no body to draw".to_owned()));
+            return Err(Error::Simulator(
+                "nothing to draw: no body, and no plane ([env.scene], docs/settings.md)".to_owned(),
+            ));
         };
         let signal = |name: &String| self.spec().signals.iter().position(|signal| signal == name);
         let [Some(x), Some(y)] = scene.axes.each_ref().map(signal) else {

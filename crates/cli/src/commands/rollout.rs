@@ -29,7 +29,8 @@ pub fn rollout(args: RolloutArgs) -> anyhow::Result<()> {
     let mut poses = Vec::new();
     let (mut steps, mut total, mut safe) = (0, 0.0, true);
     if draw.is_some() {
-        poses.push(Pose { limbs: actor.env().limbs()?, safe });
+        let limbs = actor.env().limbs().with_context(|| format!("--render: task `{}`", config.name))?;
+        poses.push(Pose { limbs, safe });
     }
     while let Some((action, step)) = actor.step()? {
         let env = actor.env();
@@ -50,6 +51,10 @@ pub fn rollout(args: RolloutArgs) -> anyhow::Result<()> {
     }
     if let (Some(file), Some(draw)) = (&args.render, draw) {
         write_atomic(file, &draw(&poses, actor.env().scene().as_ref())?)?;
+    }
+    let left = actor.rows_left();
+    if left > 0 {
+        eprintln!("note: the episode ended before the last {left} rows of the actions");
     }
     println!("{steps} steps, return {total:.2}, {}", if safe { "safe" } else { "unsafe" });
     Ok(())
@@ -126,6 +131,14 @@ impl Actor {
         match self {
             Self::Given { observation, .. } => observation,
             Self::Agent { player, .. } => player.observation(),
+        }
+    }
+
+    /// Given actions that were not taken.
+    fn rows_left(&self) -> usize {
+        match self {
+            Self::Given { actions, .. } => actions.len(),
+            Self::Agent { .. } => 0,
         }
     }
 
