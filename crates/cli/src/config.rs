@@ -139,6 +139,17 @@ impl Config {
         table.try_into().map_err(|e| anyhow!("{}: {e}", path.display()))
     }
 
+    /// Refuses an agent without stored episodes that would act at random and never learn; `steps` is the setting `key`.
+    pub fn check_warm_up(&self, key: &str, steps: u64) -> anyhow::Result<()> {
+        let random = self.train.random_steps;
+        match random < steps {
+            true => Ok(()),
+            false => {
+                Err(anyhow!("train.random_steps = {random}: must be below {key} = {steps}, or nothing is learned"))
+            }
+        }
+    }
+
     /// Refuses values no command can work with.
     pub fn check(&self) -> anyhow::Result<()> {
         let range = |key: &str, ok: bool, value: String, expected: &str| match ok {
@@ -148,8 +159,8 @@ impl Config {
         let share = |x: f64| x > 0.0 && x < 1.0;
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let (a, m, t, s) = (&self.agent, &self.multiplier, &self.train, &self.safety);
-        range("target", share(self.target), self.target.to_string(), "must lie between 0 and 1")?;
-        range("multiplier.target", share(m.target), m.target.to_string(), "must lie between 0 and 1")?;
+        range("target", share(self.target), self.target.to_string(), "must be above 0 and below 1")?;
+        range("multiplier.target", share(m.target), m.target.to_string(), "must be above 0 and below 1")?;
         range("multiplier.max", positive(m.max), m.max.to_string(), "must be above 0")?;
         range("multiplier.initial", m.initial >= 0.0, m.initial.to_string(), "must be 0 or more")?;
         range("multiplier.fixed", m.fixed.is_none_or(|x| x >= 0.0), format!("{:?}", m.fixed), "must be 0 or more")?;
@@ -163,7 +174,7 @@ impl Config {
         range("safety.hidden", (1..=1024).contains(&s.hidden), s.hidden.to_string(), "must be 1 to 1024")?;
         range("safety.batch", s.batch > 0, s.batch.to_string(), "must be 1 or more")?;
         range("safety.prefix_every", s.prefix_every > 0, s.prefix_every.to_string(), "must be 1 or more")?;
-        range("safety.held_out", share(s.held_out), s.held_out.to_string(), "must lie between 0 and 1")?;
+        range("safety.held_out", share(s.held_out), s.held_out.to_string(), "must be above 0 and below 1")?;
         range("safety.learning_rate", positive(s.learning_rate), s.learning_rate.to_string(), "must be above 0")?;
         range("agent.learning_rate", positive(a.learning_rate), a.learning_rate.to_string(), "must be above 0")?;
         range("agent.temperature", positive(a.temperature), a.temperature.to_string(), "must be above 0")?;
@@ -236,6 +247,7 @@ pub fn read(task: &str, files: &[std::path::PathBuf], sets: &[String]) -> anyhow
     let (mut table, origin) = match TASKS.iter().find(|(name, _)| *name == task) {
         Some((_, text)) => (text.parse::<Table>()?, format!("task {task}")),
         None if Path::new(task).is_file() => (read_table(Path::new(task))?, task.to_owned()),
+        None if task.ends_with(".toml") => bail!("{task}: no such file"),
         None => bail!("unknown task `{task}`: expected one of {}, or the path of a task file", names()),
     };
     let mut config: Config = table.clone().try_into().map_err(|e| anyhow!("{origin}: {e}"))?;
@@ -256,7 +268,12 @@ pub fn read(task: &str, files: &[std::path::PathBuf], sets: &[String]) -> anyhow
 }
 
 fn one_line(error: &toml::de::Error) -> String {
-    error.message().trim().to_owned()
+    // Types are named as serde names them.
+    let words = [("u64", "a whole number, 0 or more"), ("usize", "a whole number, 0 or more"), ("f64", "a number")];
+    let message = error.message().trim().to_owned();
+    words.iter().fold(message, |message, (kind, word)| {
+        message.replace(&format!("expected {kind}"), &format!("expected {word}"))
+    })
 }
 
 /// `section.key=value` into the table; a value that is no TOML is taken as text.

@@ -72,6 +72,12 @@ pub fn refuse_existing_for(option: &str, out: &Path) -> anyhow::Result<()> {
 /// Opens a run's folder.
 pub fn open(dir: &Path) -> anyhow::Result<(Config, Invocation)> {
     let command = dir.join("command.json");
+    if !dir.exists() {
+        bail!("{}: no such folder", dir.display());
+    }
+    if let Ok((run, _)) = AgentFolder::at(dir) {
+        bail!("{}: an agent's folder; give its run's, {}", dir.display(), run.display());
+    }
     if !command.is_file() {
         bail!("{}: not a run's folder (no command.json in it)", dir.display());
     }
@@ -80,9 +86,10 @@ pub fn open(dir: &Path) -> anyhow::Result<(Config, Invocation)> {
     Ok((Config::from_file(&dir.join("config.toml"))?, invocation))
 }
 
-/// The next free `runs/<task>-<n>`.
+/// The next free `runs/<task>-<n>`; in a task's name, what cannot stand in a file's becomes `-`.
 pub fn next_free(task: &str) -> PathBuf {
-    let stem = Path::new(task).file_stem().map_or(task.into(), |s| s.to_string_lossy().into_owned());
+    let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let stem: String = task.chars().map(plain).collect();
     (1u64..).map(|n| PathBuf::from(format!("runs/{stem}-{n}"))).find(|p| !p.exists()).unwrap_or_default()
 }
 

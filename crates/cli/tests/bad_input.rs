@@ -24,11 +24,15 @@ fn wrong_words_are_refused_and_nothing_is_written() {
     refused(prudence(&["run", "navigatoin", "--out", o]), &["navigatoin", "navigation"]);
     refused(run(&["--set", "agent.hiden=[8]"]), &["--set agent.hiden", "hiden", "hidden"]);
     refused(run(&["--set", "trian.steps=5"]), &["trian", "train"]);
-    refused(run(&["--set", "train.steps=many"]), &["train.steps=many", "u64"]);
+    refused(run(&["--set", "train.steps=many"]), &["train.steps=many", "a whole number"]);
     refused(run(&["--set", "train.steps=-3"]), &["train.steps=-3"]);
     refused(run(&["--set", "train.steps"]), &["section.key=value"]);
     refused(run(&["--set", "train.steps=0"]), &["train.steps", "1 or more"]);
-    refused(run(&["--set", "multiplier.target=1.5"]), &["multiplier.target", "between 0 and 1"]);
+    refused(run(&["--set", "multiplier.target=1.5"]), &["multiplier.target", "below 1"]);
+    refused(run(&["--set", "collect.steps=4000"]), &["train.random_steps = 4000", "below collect.steps"]);
+    let short = ["train", "navigation", "--algo", "sac", "--set", "train.steps=3000", "--out", o];
+    refused(prudence(&short), &["train.random_steps = 4000", "below train.steps = 3000"]);
+    refused(prudence(&["run", "no-such.toml", "--out", o]), &["no-such.toml", "no such file"]);
     refused(run(&["--set", "env.noise=loud"]), &["env.noise"]);
     refused(run(&["--set", "env.gravity=9.81"]), &["gravity"]);
     refused(run(&["--set", "rule=\"count(in_dagner) <= 1\""]), &["in_dagner", "in_danger"]);
@@ -42,6 +46,8 @@ fn wrong_words_are_refused_and_nothing_is_written() {
     refused(prudence(&["fit", text(dir.path()), "--out", o]), &["no stored episodes", "prudence collect"]);
     refused(prudence(&["resume", text(dir.path())]), &["not a run's folder"]);
     refused(prudence(&["eval", text(dir.path())]), &["not a run's folder"]);
+    refused(prudence(&["eval", text(&missing)]), &["no-model", "no such folder"]);
+    refused(prudence(&["plot", text(dir.path()), "--out", "curves.png"]), &["curves.png", ".svg"]);
     assert!(is_empty(dir.path()));
 }
 

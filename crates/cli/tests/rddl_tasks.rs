@@ -68,7 +68,7 @@ fn a_text_in_one_file_and_a_path_by_set_are_tasks_too() {
     let out = dir.path().join("episodes");
     let mut command = small(
         &["collect", text(&dir.path().join("task.toml")), "--out", text(&out), "--quiet"],
-        &["collect.steps=40", "env.domain=all.rddl", "env.instance=all.rddl"],
+        &["collect.steps=40", "train.random_steps=20", "env.domain=all.rddl", "env.instance=all.rddl"],
     );
     command.current_dir(dir.path());
     succeed(command);

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
-use prudence_agent::clock::{self, Stopwatch};
+use prudence_agent::clock;
 use prudence_agent::{Algorithm, Scaling};
-use prudence_data::{LabelLog, Rule, Store, find_stores, import_csv, label_path};
+use prudence_data::{Episode, LabelLog, Rule, Store, find_stores, import_csv, label_path};
 use prudence_env::MakeEnv as _;
+use prudence_safety::SafetyModel;
 use prudence_safety::quality::Quality;
 use rayon::prelude::*;
 use serde_json::json;
@@ -33,7 +34,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
     run.episodes = args.episodes.unwrap_or(run.episodes);
     run.rounds = args.rounds.unwrap_or(run.rounds);
     config.check()?;
-    let out = args.out.unwrap_or_else(|| folder::next_free(&args.task));
+    config.check_warm_up("collect.steps", config.collect.steps)?;
+    let out = args.out.unwrap_or_else(|| folder::next_free(&config.name));
     refuse_existing(&out)?;
     let config = folder::create(&out, config, &Invocation::Run, None)?;
     experiment(&config, &out, &args.common)
@@ -42,9 +44,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
 fn experiment(config: &Config, dir: &Path, common: &Common) -> anyhow::Result<()> {
     stages::stop_at_checkpoint()?;
     let progress = Progress::new(common.quiet);
-    let watch = Stopwatch::start();
     let outcome = Experiment { config, dir, pool: &pool(common)?, progress: &progress }.run()?;
-    let evaluation = reporting::evaluation(config, &outcome, watch.seconds());
+    let evaluation = reporting::evaluation(config, &outcome);
     let evaluation = evaluation.ok_or_else(|| anyhow!("the run has no round"))?;
     reporting::write(config, dir, &outcome, &evaluation)?;
     if common.json {
@@ -68,6 +69,7 @@ pub fn collect(args: CollectArgs) -> anyhow::Result<()> {
     config.collect.steps = args.steps.unwrap_or(config.collect.steps);
     (config.run.seed, config.run.seeds) = (args.seed, args.seeds);
     config.check()?;
+    config.check_warm_up("collect.steps", config.collect.steps)?;
     refuse_existing(&args.out)?;
     let config = folder::create(&args.out, config, &Invocation::Collect, None)?;
     collect_in(&config, &args.out, &args.common)
@@ -140,7 +142,14 @@ pub fn label(args: LabelArgs) -> anyhow::Result<()> {
     if args.common.json {
         return print_json(&json!({"episodes": labelled, "safe": safe, "labels": labels}));
     }
-    println!("{labelled} episodes labelled, {safe} of them safe; {labels} labels with their segments");
+    let dir = args.dir.display();
+    match labelled {
+        0 => println!("every episode in {dir} has this rule's labels already; next: prudence fit {dir} --out MODEL"),
+        _ => println!(
+            "{labelled} episodes labelled, {safe} of them safe; {labels} labels with their segments; \
+             next: prudence fit {dir} --out MODEL"
+        ),
+    }
     Ok(())
 }
 
@@ -165,7 +174,8 @@ fn settings_of(dir: &Path, task: Option<&str>, store: &Path, settings: &Settings
         None if own.is_file() => own.to_string_lossy().into_owned(),
         None => Store::open(store)?.schema().task.clone(),
     };
-    resolve(&task, &settings.configs, &settings.sets).with_context(|| format!("the task of {}", store.display()))
+    resolve(&task, &settings.configs, &settings.sets)
+        .with_context(|| format!("the task of {} (--task names another task, or its file)", store.display()))
 }
 
 pub fn fit(args: FitArgs) -> anyhow::Result<()> {
@@ -181,25 +191,31 @@ pub fn fit(args: FitArgs) -> anyhow::Result<()> {
         );
     }
     println!(
-        "fitted to {} episodes, {} labelled segments; on held-out episodes:",
-        fitted.data_episodes, fitted.data_segments
+        "{} labelled episodes with {} segments: fitted to {} of them, tested on {} held out:",
+        fitted.data_episodes,
+        fitted.data_segments,
+        fitted.data_episodes.saturating_sub(fitted.held_out.episodes as u64),
+        fitted.held_out.episodes
     );
     print_quality(&fitted.held_out);
-    println!("model: {}", args.out.display());
+    let out = args.out.display();
+    println!("model: {out}; next: prudence train {} --algo safesac-h --safety {out} --data DIR --out RUN", config.name);
     Ok(())
 }
 
 fn print_quality(q: &Quality) {
+    let unless = |missing: bool, value: String| if missing { "-".to_owned() } else { value };
     let percent = |x: f64| format!("{:.1} %", 100.0 * x);
+    let (none, no_safe, no_unsafe) = (q.episodes == 0, q.safe_share <= 0.0, q.safe_share >= 1.0);
     let rows = [
         ("episodes", q.episodes.to_string()),
-        ("of them safe", percent(q.safe_share)),
-        ("called right", percent(q.accuracy)),
-        ("balanced", percent(q.balanced_accuracy)),
-        ("safe called unsafe", percent(q.safe_called_unsafe)),
-        ("unsafe called safe", percent(q.unsafe_called_safe)),
-        ("calibration error", format!("{:.3}", q.calibration_error)),
-        ("mean log P of the safe", format!("{:.3}", q.safe_mean_log_prob)),
+        ("of them safe", unless(none, percent(q.safe_share))),
+        ("called right", unless(none, percent(q.accuracy))),
+        ("balanced", unless(none, percent(q.balanced_accuracy))),
+        ("safe called unsafe", unless(no_safe, percent(q.safe_called_unsafe))),
+        ("unsafe called safe", unless(none || no_unsafe, percent(q.unsafe_called_safe))),
+        ("calibration error", unless(none, format!("{:.3}", q.calibration_error))),
+        ("mean log P of the safe", unless(no_safe, format!("{:.3}", q.safe_mean_log_prob))),
     ];
     print_table(&["", ""], rows.into_iter().map(|(name, value)| vec![name.into(), value]).collect());
 }
@@ -222,17 +238,25 @@ pub fn train(args: TrainArgs) -> anyhow::Result<()> {
         }
         None => {}
     }
+    if data.is_empty() {
+        config.check_warm_up("train.steps", config.train.steps)?;
+    }
     refuse_existing(&args.out)?;
+    let stored = stages::load_episodes(&data)?;
     let invocation = Invocation::Train { data, safety: model.is_some() };
     let config = folder::create(&args.out, config, &invocation, model.as_ref())?;
-    train_in(&config, &args.out, &invocation, &args.common)
+    train_in(&config, &args.out, model, stored, &args.common)
 }
 
-fn train_in(config: &Config, dir: &Path, invocation: &Invocation, common: &Common) -> anyhow::Result<()> {
-    let Invocation::Train { data, safety } = invocation else { bail!("{}: not a training", dir.display()) };
+fn train_in(
+    config: &Config,
+    dir: &Path,
+    safety: Option<SafetyModel>,
+    stored: Vec<Episode>,
+    common: &Common,
+) -> anyhow::Result<()> {
     let round = dir.join("round-0");
-    let safety = safety.then(|| stages::load_model(&round.join("safety"))).transpose()?.map(Arc::new);
-    let stored = Arc::new(stages::load_episodes(data)?);
+    let (safety, stored) = (safety.map(Arc::new), Arc::new(stored));
     let progress = Progress::new(common.quiet);
     let jobs: Vec<Job<'_>> = config
         .run
@@ -255,7 +279,8 @@ fn train_in(config: &Config, dir: &Path, invocation: &Invocation, common: &Commo
     if common.json {
         return print_json(&json!({"run": dir, "agents": jobs.len(), "steps": config.train.steps}));
     }
-    println!("trained {} agents in {}; next: prudence eval {}", jobs.len(), dir.display(), dir.display());
+    let agents = if jobs.len() == 1 { "agent" } else { "agents" };
+    println!("trained {} {agents} in {}; next: prudence eval {}", jobs.len(), dir.display(), dir.display());
     Ok(())
 }
 
@@ -264,6 +289,9 @@ pub fn resume(args: ResumeArgs) -> anyhow::Result<()> {
     match invocation {
         Invocation::Run => experiment(&config, &args.run, &args.common),
         Invocation::Collect => collect_in(&config, &args.run, &args.common),
-        Invocation::Train { .. } => train_in(&config, &args.run, &invocation, &args.common),
+        Invocation::Train { data, safety } => {
+            let model = safety.then(|| stages::load_model(&args.run.join("round-0/safety"))).transpose()?;
+            train_in(&config, &args.run, model, stages::load_episodes(&data)?, &args.common)
+        }
     }
 }
