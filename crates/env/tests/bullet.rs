@@ -274,3 +274,33 @@ fn a_car_and_a_ball_move_as_they_are_told() {
         assert!(turned.abs() > y.abs() + 0.2, "{agent:?}: {turned}");
     }
 }
+
+#[test]
+fn the_rules_of_the_runs_can_be_kept() {
+    // Hand-made: hold a speed just below the limit, on the line y = 0. The returns are those of the task files' references.
+    let ball = |[_, y, vx, vy]: [f64; 4]| [5.0 * (2.49 - vx) + 0.1, -0.5 * y - vy];
+    let car = |[_, y, vx, vy]: [f64; 4]| [-2.0 * (1.49 - vx) - 0.25, 0.15 * y + 0.5 * vy];
+    let play = |agent: Agent, policy: &dyn Fn([f64; 4]) -> [f64; 2]| {
+        let mut env = build(&Settings::new(agent, Task::Run, Variant::Original));
+        let mut total = 0.0;
+        for seed in 0..5 {
+            let mut seen = start(&mut env, seed);
+            let mut costs = Vec::new();
+            loop {
+                let scale = if agent == Agent::Ball { 5.0 } else { 1.0 };
+                let action = policy([10.0 * seen[0], 10.0 * seen[1], scale * seen[2], scale * seen[3]]);
+                let step = env.step(&action.map(|number| number.clamp(-1.0, 1.0)), &mut seen).unwrap();
+                total += step.reward / 5.0;
+                costs.push(env.signals()[6]);
+                let recent: f64 = costs.iter().rev().take(20).sum();
+                assert!(recent <= 3.0, "{agent:?}: {recent} of the last 20 at step {}", costs.len());
+                if step.truncated {
+                    break;
+                }
+            }
+        }
+        total.round()
+    };
+    assert_eq!(play(Agent::Ball, &ball), 580.0);
+    assert_eq!(play(Agent::Car, &car), 710.0);
+}
