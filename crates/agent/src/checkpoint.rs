@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::multiplier::Multiplier;
-use crate::trainer::{Counters, Trainer};
+use crate::trainer::{Counters, Kept, Trainer};
 
-const FORMAT: &str = "prudence checkpoint 2";
+const FORMAT: &str = "prudence checkpoint 3";
 const LIMIT: u64 = 4 << 30;
 
 /// The part of a checkpoint that is no tensor.
@@ -24,6 +24,8 @@ pub(crate) struct Header {
     pub counters: Counters,
     pub multiplier: Multiplier,
     pub optimiser_steps: [u64; 3],
+    /// The step of the policy that is kept, where one is.
+    pub kept: Option<u64>,
     /// Lines of `metrics.jsonl` that count.
     pub records: usize,
 }
@@ -36,6 +38,9 @@ pub(crate) fn save(trainer: &Trainer, setup: &str, records: usize, path: &Path) 
     let mut file = Writer::default();
     file.network("policy.", &policy.tensors(), &learner.policy);
     file.network("averaged_policy.", &policy.tensors(), &learner.averaged_policy);
+    if let Some(kept) = &trainer.kept {
+        file.network("kept_policy.", &policy.tensors(), &kept.policy);
+    }
     for (name, bank) in [("critics", &learner.critics), ("target_critics", &learner.target_critics)] {
         for (i, one) in bank.chunks_exact(critic.parameters()).enumerate() {
             file.network(&format!("{name}.{i}."), &critic.tensors(), one);
@@ -53,6 +58,7 @@ pub(crate) fn save(trainer: &Trainer, setup: &str, records: usize, path: &Path) 
         counters: trainer.counters,
         multiplier: trainer.multiplier.clone(),
         optimiser_steps: [0, 1, 2].map(|i| learner.optimisers[i].steps),
+        kept: trainer.kept.as_ref().map(|kept| kept.step),
         records,
     };
     let problem = |problem: String| Error::Checkpoint { path: path.into(), problem };
@@ -100,6 +106,8 @@ pub(crate) fn load(trainer: &mut Trainer, setup: &str, path: &Path) -> Result<He
         }
         adam.steps = steps;
     }
+    let kept = |step| file.network("kept_policy.", &policy).map(|policy| Kept { step, policy });
+    trainer.kept = header.kept.map(kept).transpose().map_err(|e| problem(e.to_string()))?;
     trainer.counters = header.counters;
     trainer.multiplier = header.multiplier.clone();
     Ok(header)

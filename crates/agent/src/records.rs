@@ -66,6 +66,11 @@ impl Record {
         });
     }
 
+    /// The share of the test episodes that is safe, as the model judges; 0 without a model.
+    pub fn predicted_share(&self) -> f64 {
+        self.predicted.iter().map(|p| f64::from(*p)).sum::<f64>() / self.predicted.len().max(1) as f64
+    }
+
     /// The scalars, named, for TensorBoard.
     pub fn scalars(&self) -> Vec<(&'static str, f32)> {
         let mut scalars = vec![

@@ -89,15 +89,30 @@ pub fn train(setup: Setup, folders: &Folders, stop: &AtomicBool, tell: &dyn Fn(E
             return Err(Error::Stopped);
         }
     }
+    if trainer.setup().algorithm.constraint().is_some() {
+        match trainer.kept.as_ref().map(|kept| kept.step) {
+            None => {
+                tell(Event::Warning("no policy met the constraint as the safety model judges; the last is kept".into()))
+            }
+            Some(step) if step < trainer.counters().step => {
+                let text = format!(
+                    "the last policies miss the constraint as the safety model judges; that of step {step} is kept"
+                );
+                tell(Event::Warning(text));
+            }
+            Some(_) => {}
+        }
+    }
     write_policy(&trainer, &folders.run.join("policy.safetensors"))?;
     Ok(trainer)
 }
 
-/// The averaged policy in a file PyTorch loads.
+/// The policy to use in a file PyTorch loads.
 fn write_policy(trainer: &Trainer, path: &Path) -> Result<(), Error> {
     let mut file = Writer::default();
-    file.network("policy.", &trainer.learner.shapes().0.tensors(), trainer.averaged_policy());
+    file.network("policy.", &trainer.learner.shapes().0.tensors(), trainer.policy());
     file.metadata("algorithm", trainer.setup().algorithm.name().into());
+    file.metadata("step", trainer.policy_step().to_string());
     let bytes = file.finish().map_err(|e| Error::Checkpoint { path: path.into(), problem: e.to_string() })?;
     Ok(write_atomic(path, &bytes)?)
 }

@@ -49,11 +49,21 @@ pub struct Trainer {
     pub(crate) learner: Learner<f32>,
     pub(crate) multiplier: Multiplier,
     pub(crate) counters: Counters,
+    pub(crate) kept: Option<Kept>,
     replay: Replay,
     player: Player,
     tester: Player,
     batch: Batch<f32>,
     lambda: LambdaWork,
+}
+
+/// An averaged policy that met the constraint when it was last tested, as the safety model judges.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Kept {
+    /// When that was.
+    pub step: u64,
+    /// Its parameters.
+    pub policy: Vec<f32>,
 }
 
 /// How far training has come.
@@ -143,6 +153,7 @@ impl Trainer {
             batch: Batch::new(dimensions, agent.batch),
             multiplier: if constrained { Multiplier::new(multiplier) } else { Multiplier::off() },
             counters: Counters::default(),
+            kept: None,
             player: player(env),
             tester: player(setup.env.build()?),
             lambda: LambdaWork {
@@ -182,9 +193,16 @@ impl Trainer {
         self.multiplier.at_limit(&self.setup.settings.multiplier)
     }
 
-    /// The averaged policy: the one to test and to use.
-    pub fn averaged_policy(&self) -> &[f32] {
-        &self.learner.averaged_policy
+    /// The policy to use: the averaged one of the last record at which the safety model found the share of safe test
+    /// episodes that is asked for, without such a record the averaged one of now. Lambda swings about its balance, and so
+    /// does what the very last steps leave behind.
+    pub fn policy(&self) -> &[f32] {
+        self.kept.as_ref().map_or(&self.learner.averaged_policy, |kept| &kept.policy)
+    }
+
+    /// The step [`Trainer::policy`] is from.
+    pub fn policy_step(&self) -> u64 {
+        self.kept.as_ref().map_or(self.counters.step, |kept| kept.step)
     }
 
     /// Takes up an episode of its own that it lived through before it was interrupted.
@@ -304,13 +322,14 @@ impl Trainer {
         sum / n as f64 * self.player.env().spec().horizon as f64
     }
 
-    /// Test episodes with the averaged policy.
+    /// Test episodes with [`Trainer::policy`].
     pub fn test(&mut self, episodes: std::ops::Range<u64>, sampled: bool) -> Result<Vec<TestEpisode>, Error> {
         let Setup { rule, seed, .. } = &self.setup;
-        test(&mut self.tester, rule, &self.learner.averaged_policy, episodes, *seed, sampled)
+        let policy = self.kept.as_ref().map_or(&self.learner.averaged_policy, |kept| &kept.policy);
+        test(&mut self.tester, rule, policy, episodes, *seed, sampled)
     }
 
-    /// Tests, and writes down how things stand.
+    /// Tests the averaged policy, keeps it where it meets the constraint, and writes down how things stand.
     pub fn record(&mut self) -> Result<Record, Error> {
         let (sum, n) = std::mem::take(&mut self.counters.returns);
         let Counters { step, episode, update, metrics, estimate, .. } = self.counters;
@@ -330,8 +349,13 @@ impl Trainer {
             temperature: self.learner.temperature(),
             ..Record::default()
         };
-        let tests = self.test(0..self.setup.settings.train.test_episodes, false)?;
+        let Setup { rule, seed, settings, .. } = &self.setup;
+        let averaged = &self.learner.averaged_policy;
+        let tests = test(&mut self.tester, rule, averaged, 0..settings.train.test_episodes, *seed, false)?;
         record.tests(&tests);
+        if record.constraint.is_some() && record.predicted_share() >= settings.multiplier.target {
+            self.kept = Some(Kept { step, policy: averaged.clone() });
+        }
         Ok(record)
     }
 }

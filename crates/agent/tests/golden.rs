@@ -227,7 +227,7 @@ fn write_files_for_torch() {
         .iter()
         .map(|state| {
             let (mut head, mut action) = (vec![0.0; 2 * a], vec![0.0; a]);
-            shape.forward_one(trainer.averaged_policy(), state, &mut head, &mut Default::default());
+            shape.forward_one(trainer.policy(), state, &mut head, &mut Default::default());
             gaussian::mode(&head, &mut action);
             action
         })
