@@ -43,6 +43,11 @@ impl Multiplier {
         settings.fixed.is_none() && self.value >= settings.max
     }
 
+    /// Whether it may move, or never will: the first episodes are over.
+    pub fn is_free(&self, settings: &MultiplierSettings) -> bool {
+        settings.fixed.is_some() || self.updates > settings.freeze
+    }
+
     /// The right side of the constraint, on the scale of whole trajectories: log d for the lower bound, d for the original.
     pub fn threshold(constraint: Constraint, settings: &MultiplierSettings) -> f64 {
         match constraint {

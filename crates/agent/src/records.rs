@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::TestEpisode;
+use crate::settings::Constraint;
 
 /// One line of `metrics.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -66,9 +67,14 @@ impl Record {
         });
     }
 
-    /// The share of the test episodes that is safe, as the model judges; 0 without a model.
-    pub fn predicted_share(&self) -> f64 {
-        self.predicted.iter().map(|p| f64::from(*p)).sum::<f64>() / self.predicted.len().max(1) as f64
+    /// The constraint's left side on the test episodes, as the model judges them: E[sum log P], each sum floored as the
+    /// agent's is, or E[P]. NaN without a model.
+    pub fn tested_constraint(&self, constraint: Constraint, score_floor: f64) -> f64 {
+        let value = |p: &f32| match constraint {
+            Constraint::LowerBound => f64::from(*p).ln().max(score_floor),
+            Constraint::Original => f64::from(*p),
+        };
+        self.predicted.iter().map(value).sum::<f64>() / self.predicted.len() as f64
     }
 
     /// The scalars, named, for TensorBoard.

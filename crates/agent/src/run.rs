@@ -90,17 +90,15 @@ pub fn train(setup: Setup, folders: &Folders, stop: &AtomicBool, tell: &dyn Fn(E
         }
     }
     if trainer.setup().algorithm.constraint().is_some() {
-        match trainer.kept.as_ref().map(|kept| kept.step) {
+        match trainer.kept_step() {
+            Some(step) if step == trainer.counters().step => {}
+            Some(step) => tell(Event::Warning(format!(
+                "policies after step {step} miss the constraint as the safety model judges; that one is kept"
+            ))),
             None => {
-                tell(Event::Warning("no policy met the constraint as the safety model judges; the last is kept".into()))
+                let text = "no policy met the constraint as the safety model judges; the last one is kept";
+                tell(Event::Warning(text.into()));
             }
-            Some(step) if step < trainer.counters().step => {
-                let text = format!(
-                    "the last policies miss the constraint as the safety model judges; that of step {step} is kept"
-                );
-                tell(Event::Warning(text));
-            }
-            Some(_) => {}
         }
     }
     write_policy(&trainer, &folders.run.join("policy.safetensors"))?;
@@ -112,7 +110,7 @@ fn write_policy(trainer: &Trainer, path: &Path) -> Result<(), Error> {
     let mut file = Writer::default();
     file.network("policy.", &trainer.learner.shapes().0.tensors(), trainer.policy());
     file.metadata("algorithm", trainer.setup().algorithm.name().into());
-    file.metadata("step", trainer.policy_step().to_string());
+    file.metadata("step", trainer.kept_step().unwrap_or(trainer.counters().step).to_string());
     let bytes = file.finish().map_err(|e| Error::Checkpoint { path: path.into(), problem: e.to_string() })?;
     Ok(write_atomic(path, &bytes)?)
 }

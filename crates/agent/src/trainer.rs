@@ -85,6 +85,10 @@ pub struct Counters {
     pub estimate: Option<Estimate>,
 }
 
+fn to_use<'a>(kept: &'a Option<Kept>, learner: &'a Learner<f32>) -> &'a [f32] {
+    kept.as_ref().map_or(&learner.averaged_policy, |kept| &kept.policy)
+}
+
 /// The stored episodes that leave room for the agent's own: all of them, or as many drawn at random, in their order.
 fn stored_that_fit(stored: &[Episode], capacity: u64, steps: u64, seed: u64) -> Vec<usize> {
     let room = capacity.saturating_sub(steps).max(capacity / 2);
@@ -193,16 +197,16 @@ impl Trainer {
         self.multiplier.at_limit(&self.setup.settings.multiplier)
     }
 
-    /// The policy to use: the averaged one of the last record at which the safety model found the share of safe test
-    /// episodes that is asked for, without such a record the averaged one of now. Lambda swings about its balance, and so
-    /// does what the very last steps leave behind.
+    /// The policy to use: the averaged one of the last record whose test episodes met the constraint as the safety model
+    /// judges, without such a record the averaged one of now. Lambda swings about its balance, and so does what the very
+    /// last steps leave behind.
     pub fn policy(&self) -> &[f32] {
-        self.kept.as_ref().map_or(&self.learner.averaged_policy, |kept| &kept.policy)
+        to_use(&self.kept, &self.learner)
     }
 
-    /// The step [`Trainer::policy`] is from.
-    pub fn policy_step(&self) -> u64 {
-        self.kept.as_ref().map_or(self.counters.step, |kept| kept.step)
+    /// The step of the record that [`Trainer::policy`] is from, where one met the constraint.
+    pub fn kept_step(&self) -> Option<u64> {
+        self.kept.as_ref().map(|kept| kept.step)
     }
 
     /// Takes up an episode of its own that it lived through before it was interrupted.
@@ -325,8 +329,7 @@ impl Trainer {
     /// Test episodes with [`Trainer::policy`].
     pub fn test(&mut self, episodes: std::ops::Range<u64>, sampled: bool) -> Result<Vec<TestEpisode>, Error> {
         let Setup { rule, seed, .. } = &self.setup;
-        let policy = self.kept.as_ref().map_or(&self.learner.averaged_policy, |kept| &kept.policy);
-        test(&mut self.tester, rule, policy, episodes, *seed, sampled)
+        test(&mut self.tester, rule, to_use(&self.kept, &self.learner), episodes, *seed, sampled)
     }
 
     /// Tests the averaged policy, keeps it where it meets the constraint, and writes down how things stand.
@@ -353,8 +356,13 @@ impl Trainer {
         let averaged = &self.learner.averaged_policy;
         let tests = test(&mut self.tester, rule, averaged, 0..settings.train.test_episodes, *seed, false)?;
         record.tests(&tests);
-        if record.constraint.is_some() && record.predicted_share() >= settings.multiplier.target {
-            self.kept = Some(Kept { step, policy: averaged.clone() });
+        if let Some(constraint) =
+            self.setup.algorithm.constraint().filter(|_| self.multiplier.is_free(&settings.multiplier))
+        {
+            let tested = record.tested_constraint(constraint, settings.agent.score_floor);
+            if tested >= Multiplier::threshold(constraint, &settings.multiplier) {
+                self.kept = Some(Kept { step, policy: averaged.clone() });
+            }
         }
         Ok(record)
     }

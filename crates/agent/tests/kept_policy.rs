@@ -1,75 +1,142 @@
 //! Which policy a training leaves behind: the last that met the constraint as the safety model judges.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use prudence_agent::Algorithm;
+use prudence_agent::records::Record;
 use prudence_agent::run::{self, Event, Folders};
-use prudence_agent::settings::{AgentSettings, MultiplierSettings, Settings, TrainSettings};
+use prudence_agent::settings::{AgentSettings, Constraint, MultiplierSettings, Settings, TrainSettings};
 use prudence_agent::trainer::{Setup, Trainer};
+use prudence_agent::{Algorithm, Error};
+use prudence_data::files::read_limited;
 use prudence_data::{Episode, Rule};
 use prudence_env::{EnvSettings, MakeEnv as _, rddl};
+use prudence_nn::Mlp;
+use prudence_nn::weights::Reader;
 use prudence_safety::FitSettings;
 use prudence_safety::fit::initial_model;
 
 const STEPS: u64 = 1000;
 
-/// A short training whose lambda is frozen, so that `target` decides about nothing but what is kept; the steps of its
-/// records and the shares that the model calls safe, and its warnings.
-fn train(target: f64) -> (Trainer, Vec<(u64, f64)>, Vec<String>) {
+/// A short training whose lambda is fixed, so that `target` decides about nothing but what is kept.
+fn setup(target: f64, seed: u64) -> Setup {
     let env = EnvSettings::Rddl(rddl::Settings::builtin("navigation"));
     let spec = env.build().unwrap().spec().clone();
     let (s, a) = (spec.observation.dim(), spec.action.dim());
     let episode =
         Episode { observations: vec![0.5; 2 * s], actions: vec![0.1; a], rewards: vec![0.0], ..Episode::default() };
     let model = initial_model(&[&episode], s, a, spec.horizon, &FitSettings::default(), 3);
-    let settings = Settings {
-        agent: AgentSettings { hidden: vec![16, 16], batch: 16, learning_rate: 1e-2, ..AgentSettings::default() },
-        multiplier: MultiplierSettings { target, freeze: STEPS, ..MultiplierSettings::default() },
-        train: TrainSettings {
-            steps: STEPS,
-            random_steps: 100,
-            record_every: 100,
-            test_episodes: 3,
-            ..TrainSettings::default()
-        },
+    let train = TrainSettings {
+        steps: STEPS,
+        random_steps: 100,
+        record_every: 100,
+        test_episodes: 3,
+        checkpoint_every: 100,
+        ..TrainSettings::default()
     };
-    let setup = Setup {
+    Setup {
         algorithm: Algorithm::SafesacH,
-        settings,
+        settings: Settings {
+            agent: AgentSettings { hidden: vec![16, 16], batch: 16, learning_rate: 1e-2, ..AgentSettings::default() },
+            multiplier: MultiplierSettings { target, fixed: Some(0.0), ..MultiplierSettings::default() },
+            train,
+        },
         rule: Rule::parse("count(in_danger) <= 1", &spec.signals).unwrap(),
         env: Arc::new(env),
         safety: Some(Arc::new(model)),
         stored: Arc::default(),
-        seed: 1,
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let folders = Folders { run: dir.path().join("run"), episodes: dir.path().join("data"), task: "navigation".into() };
-    let (shares, warnings) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        seed,
+    }
+}
+
+/// What a training told: the records' steps and constraints, its warnings. It is stopped at the record of step `until`.
+#[derive(Default, Debug, PartialEq)]
+struct Told {
+    constraints: Vec<(u64, f64)>,
+    warnings: Vec<String>,
+}
+
+fn train(setup: Setup, dir: &Path, until: u64) -> (Result<Trainer, Error>, Told) {
+    let folders = Folders { run: dir.join("run"), episodes: dir.join("data"), task: "navigation".into() };
+    let (told, stop) = (RefCell::new(Told::default()), AtomicBool::new(false));
     let tell = |event: Event<'_>| match event {
-        Event::Record(record) => shares.borrow_mut().push((record.step, record.predicted_share())),
-        Event::Warning(text) => warnings.borrow_mut().push(text),
+        Event::Record(record) => {
+            let value = record.tested_constraint(Constraint::LowerBound, -7.0);
+            told.borrow_mut().constraints.push((record.step, value));
+            stop.store(record.step == until, Ordering::Relaxed);
+        }
+        Event::Warning(text) => told.borrow_mut().warnings.push(text),
         Event::Step(_) => {}
     };
-    let trainer = run::train(setup, &folders, &AtomicBool::new(false), &tell).unwrap();
-    (trainer, shares.into_inner(), warnings.into_inner())
+    let trainer = run::train(setup, &folders, &stop, &tell);
+    (trainer, told.into_inner())
+}
+
+/// The policy that was written, and the step its file says.
+fn written(dir: &Path) -> (Vec<u8>, u64) {
+    let bytes = read_limited(&dir.join("run/policy.safetensors"), 1 << 30).unwrap();
+    let step = Reader::new(&bytes).unwrap().metadata("step").unwrap().parse().unwrap();
+    (bytes, step)
 }
 
 #[test]
 fn the_last_policy_that_meets_the_constraint_is_kept() {
-    let (every, shares, warnings) = train(1e-9);
-    assert_eq!((every.policy_step(), warnings.len()), (STEPS, 0), "all meet it, so the last does");
-    let (best, most) = shares[1..].iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
-    assert!(best < STEPS, "the best one is the last: take another seed");
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let whole = |target: f64, seed: u64, dir: &Path| {
+        let (trainer, told) = train(setup(target, seed), dir, u64::MAX);
+        (trainer.unwrap(), told)
+    };
+    let others_best =
+        |told: &Told| told.constraints.iter().rev().skip(1).map(|record| record.1).fold(f64::MIN, f64::max);
+    // Whatever a machine's rounding makes of it, in one of these the last is not the best.
+    let (seed, every, told, last) = (1..20)
+        .find_map(|seed| {
+            let (trainer, told) = whole(1e-9, seed, tempfile::tempdir().unwrap().path());
+            let last = told.constraints.last()?.1;
+            (others_best(&told) > last).then_some((seed, trainer, told, last))
+        })
+        .unwrap();
+    assert_eq!((every.kept_step(), told.warnings.len()), (Some(STEPS), 0), "all meet it, so the last does");
 
-    let (one, again, warnings) = train(most);
-    assert_eq!(again, shares, "what is asked for changed the training");
-    assert_eq!(one.policy_step(), best);
+    let target = (0.5 * (others_best(&told) + last)).exp();
+    let expected = told.constraints.iter().rev().find(|(_, value)| *value >= target.ln()).unwrap().0;
+    let (mut one, again) = whole(target, seed, dirs[0].path());
+    assert_eq!(again.constraints, told.constraints, "what is asked for changed the training");
+    assert_eq!(one.kept_step(), Some(expected));
     assert_ne!(one.policy(), every.policy());
-    assert!(warnings[0].contains(&format!("step {best} is kept")), "{warnings:?}");
+    assert!(again.warnings[0].contains(&format!("after step {expected} ")), "{again:?}");
+    let (bytes, step) = written(dirs[0].path());
+    let inputs =
+        one.setup().env.build().unwrap().spec().observation.dim() + one.setup().safety.as_ref().unwrap().memory();
+    let shape = Mlp::new(inputs, &[16, 16], 4);
+    let kept: Vec<f32> = {
+        let file = Reader::new(&bytes).unwrap();
+        file.network("policy.", &shape.tensors()).unwrap()
+    };
+    assert_eq!((kept.as_slice(), step), (one.policy(), expected));
+    let (tests, before) =
+        (one.test(0..3, false).unwrap(), again.constraints.iter().find(|(s, _)| *s == expected).unwrap());
+    let mean =
+        tests.iter().map(|test| f64::from(test.log_prob().unwrap().exp() as f32).ln().max(-7.0)).sum::<f64>() / 3.0;
+    assert_eq!(mean, before.1, "the kept policy is the one that is tested");
 
-    let (none, _, warnings) = train(1.0 - 1e-12);
-    assert_eq!((none.policy_step(), none.policy()), (STEPS, every.policy()), "none meets it: the last");
-    assert!(warnings[0].contains("no policy met"), "{warnings:?}");
+    // Killed after it was kept: the same file in the end.
+    let (stopped, _) = train(setup(target, seed), dirs[1].path(), expected + 100);
+    assert!(stopped.is_err());
+    train(setup(target, seed), dirs[1].path(), u64::MAX).0.unwrap();
+    assert_eq!(written(dirs[1].path()), (bytes, expected));
+
+    let (none, told) = whole(1.0 - 1e-12, seed, dirs[2].path());
+    assert_eq!((none.kept_step(), none.policy()), (None, every.policy()), "none meets it: the last");
+    assert!(told.warnings[0].contains("no policy met"), "{told:?}");
+}
+
+#[test]
+fn the_constraint_on_test_episodes_is_the_algorithms_own() {
+    let record = Record { predicted: vec![1.0, 0.5, 0.0], ..Record::default() };
+    assert_eq!(record.tested_constraint(Constraint::Original, -7.0), 0.5);
+    assert_eq!(record.tested_constraint(Constraint::LowerBound, -7.0), (0.5f64.ln() - 7.0) / 3.0);
+    assert!(Record::default().tested_constraint(Constraint::Original, -7.0).is_nan());
 }

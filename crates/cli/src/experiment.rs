@@ -28,6 +28,8 @@ pub struct Tested {
     pub algorithm: Algorithm,
     /// Its seed.
     pub seed: u64,
+    /// The step its policy is from: the last that met the constraint as the safety model judges, where one did.
+    pub kept_step: Option<u64>,
     /// Final test episodes, the policy's mode acting.
     pub tests: Vec<TestEpisode>,
     /// The same number with drawn actions.
@@ -134,7 +136,7 @@ impl Experiment<'_> {
             let mut trainer: Trainer = job.train(self.progress)?;
             let tests = trainer.test(FINAL_TESTS..FINAL_TESTS + run.episodes, false)?;
             let sampled = trainer.test(FINAL_TESTS..FINAL_TESTS + run.episodes, true)?;
-            Ok(Tested { algorithm: job.algorithm, seed: job.seed, tests, sampled })
+            Ok(Tested { algorithm: job.algorithm, seed: job.seed, kept_step: trainer.kept_step(), tests, sampled })
         };
         let tested = self.pool.install(|| jobs.par_iter().map(test).collect::<anyhow::Result<Vec<_>>>())?;
         for agent in &tested {

@@ -189,15 +189,30 @@ fn notes(config: &Config, outcome: &Outcome, evaluation: &Evaluation, multiplier
             ));
         }
     }
-    for curve in multipliers.iter().filter(|_| config.multiplier.fixed.is_none()) {
-        if curve.seeds.iter().flatten().all(|(_, lambda)| *lambda == config.multiplier.initial) {
+    let lambda = &config.multiplier;
+    for curve in multipliers.iter().filter(|_| lambda.fixed.is_none()) {
+        if curve.seeds.iter().flatten().all(|(_, value)| *value == lambda.initial) {
+            let why = match lambda.initial {
+                0.0 => "the constraint held all along, or there were",
+                _ => "there were",
+            };
             notes.push(format!(
-                "Lambda of {} never moved from {}: the constraint held all along, or the episodes were not many more than \
-                 multiplier.freeze = {}.",
+                "Lambda of {} never moved from {}: {why} hardly more than multiplier.freeze = {} episodes.",
                 figure::display_name(&curve.label.algorithm),
-                config.multiplier.initial,
-                config.multiplier.freeze
+                lambda.initial,
+                lambda.freeze
             ));
+        }
+    }
+    for agent in outcome.rounds.last().iter().flat_map(|round| &round.agents) {
+        let who = format!("{} seed {}", figure::display_name(agent.algorithm.name()), agent.seed);
+        match agent.kept_step {
+            None => notes
+                .push(format!("{who}: no policy met the constraint as the safety model judges; the last was tested.")),
+            Some(step) if step < config.train.steps => {
+                notes.push(format!("{who}: the policy of step {step} was tested; later ones miss the constraint as the safety model judges."));
+            }
+            Some(_) => {}
         }
     }
     if config.run.algo.contains(&Algorithm::Sac) && config.run.algo.len() > 1 {

@@ -55,7 +55,7 @@ pub fn learning_curves(curves: &[Curve], target: f64) -> Figure {
         caption:
             "Return (above) and share of episodes that keep the hidden rule (below) while training. Lines are means \
                   over seeds, bands one standard deviation. A good agent is high in both; below the dashed line it is \
-                  not safe enough."
+                  not safe enough. The results are those of the policy that was kept, which may be older than the last point."
                 .to_owned(),
         svg: svg.finish(lower.bottom() + 48.0, "Return and share of safe episodes over environment steps"),
     }

@@ -81,18 +81,17 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let mut facts: Vec<String> = Vec::new();
+    let mut effort = String::new();
     if let Some(first) = evaluation.results.first() {
         let same = evaluation.results.iter().all(|result| (result.seeds, result.steps) == (first.seeds, first.steps));
         if same {
             let plural = if first.seeds == 1 { "" } else { "s" };
-            facts.push(format!("{} seed{plural}, {} environment steps each", first.seeds, thousands(first.steps)));
+            effort = format!(" {} seed{plural}, {} environment steps each.", first.seeds, thousands(first.steps));
         }
     }
-    let facts: String = facts.iter().map(|fact| format!(" {}.", escape(fact))).collect();
     let references = if evaluation.references.is_empty() { "" } else { " References, in italics, were not learned." };
     format!(
-        "{}<p class=\"about\">Test episodes judged by the true rule, which no agent and no model has seen.{facts} The safe \
+        "{}<p class=\"about\">Test episodes judged by the true rule, which no agent and no model has seen.{effort} The safe \
          share's interval is Clopper and Pearson's over all episodes; the one over seeds is a bootstrap.{references}</p>\n",
         table(&columns, &rows),
     )
