@@ -145,11 +145,11 @@ pub fn import_csv(path: &Path, store: &Store, by: &str, when: &str) -> Result<Ve
             };
             label.check_in(store.lengths()).map_err(|e| Error::content(path, place(""), e.to_string()))?;
             let span = (label.episode, label.start, label.end);
-            match verdicts.insert(span, (label.safe, line)) {
-                Some((safe, first)) if safe != label.safe => Err(Error::content(
+            match verdicts.insert(span, (label.safe, label.at, line)) {
+                Some((safe, at, first)) if (safe, at) != (label.safe, label.at) => Err(Error::content(
                     path,
                     place("safe"),
-                    format!("the same steps have the other verdict in line {first}"),
+                    format!("another verdict on the same steps than in line {first}"),
                 )),
                 _ => Ok(label),
             }

@@ -1,5 +1,6 @@
 //! The commands that learn: run, collect, label, fit, train, resume.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -122,7 +123,7 @@ pub fn label(args: LabelArgs) -> anyhow::Result<()> {
                 bail!("--from {}: the folder holds {} stores; name one of them", table.display(), stores.len());
             }
             LabelLog::open(&label_path(dir))?.append(&new)?;
-            labelled += new.iter().filter(|l| l.start == 0).count() as u64;
+            labelled += new.iter().map(|l| l.episode).collect::<HashSet<_>>().len() as u64;
         } else {
             let signals = &store.schema().signals;
             let (text, extra_starts) = match &args.rule {
@@ -143,11 +144,10 @@ pub fn label(args: LabelArgs) -> anyhow::Result<()> {
         return print_json(&json!({"episodes": labelled, "safe": safe, "labels": labels}));
     }
     let dir = args.dir.display();
-    match labelled {
-        0 => println!("every episode in {dir} has this rule's labels already; next: prudence fit {dir} --out MODEL"),
+    match labels {
+        0 => println!("every episode in {dir} has this rule's labels already"),
         _ => println!(
-            "{labelled} episodes labelled, {safe} of them safe; {labels} labels with their segments; \
-             next: prudence fit {dir} --out MODEL"
+            "{labelled} episodes labelled, {safe} of them safe as a whole; {labels} labels with their segments"
         ),
     }
     Ok(())
@@ -191,15 +191,11 @@ pub fn fit(args: FitArgs) -> anyhow::Result<()> {
         );
     }
     println!(
-        "{} labelled episodes with {} segments: fitted to {} of them, tested on {} held out:",
-        fitted.data_episodes,
-        fitted.data_segments,
-        fitted.data_episodes.saturating_sub(fitted.held_out.episodes as u64),
-        fitted.held_out.episodes
+        "{} labelled episodes with {} segments; on those held out of the fit:",
+        fitted.data_episodes, fitted.data_segments
     );
     print_quality(&fitted.held_out);
-    let out = args.out.display();
-    println!("model: {out}; next: prudence train {} --algo safesac-h --safety {out} --data DIR --out RUN", config.name);
+    println!("model: {}", args.out.display());
     Ok(())
 }
 

@@ -101,7 +101,7 @@ fn faults_in_a_table_name_line_and_column() {
         ("episode,start\n", "header: column \"safe\" is missing"),
         ("episode,safe,safe\n", "header: column \"safe\" stands there twice"),
         ("episode,safe\n", "line 2: no label; expected one a line"),
-        ("episode,safe\n0,1\n0,0\n", "line 3, column safe: the same steps have the other verdict in line 2"),
+        ("episode,safe\n0,1\n0,0\n", "line 3, column safe: another verdict on the same steps than in line 2"),
         ("episode,safe\n0,1\n0\n", "line 3: 1 cells, the header has 2"),
         ("episode,safe\n0,1\n\nx,1\n", "line 4, column episode: \"x\", expected a whole number"),
         ("episode,safe\n,1\n", "line 2, column episode: \"\", expected a whole number"),
