@@ -142,11 +142,12 @@ impl Config {
     /// Refuses an agent without stored episodes that would act at random and never learn; `steps` is the setting `key`.
     pub fn check_warm_up(&self, key: &str, steps: u64) -> anyhow::Result<()> {
         let random = self.train.random_steps;
-        match random < steps {
+        let horizon = self.env.build()?.spec().horizon as u64; // an episode that begins with random actions ends with them
+        match random.div_ceil(horizon).saturating_mul(horizon) < steps {
             true => Ok(()),
-            false => {
-                Err(anyhow!("train.random_steps = {random}: must be below {key} = {steps}, or nothing is learned"))
-            }
+            false => Err(anyhow!(
+                "train.random_steps = {random}: must be below {key} = {steps} by an episode ({horizon} steps), or nothing is learned"
+            )),
         }
     }
 
@@ -250,11 +251,11 @@ pub fn read(task: &str, files: &[std::path::PathBuf], sets: &[String]) -> anyhow
         None if task.ends_with(".toml") => bail!("{task}: no such file"),
         None => bail!("unknown task `{task}`: expected one of {}, or the path of a task file", names()),
     };
-    let mut config: Config = table.clone().try_into().map_err(|e| anyhow!("{origin}: {e}"))?;
+    let mut config: Config = table.clone().try_into().map_err(|e| anyhow!("{origin}: {}", one_line(&e)))?;
     let (rule, env) = (config.rule.clone(), config.env.clone());
     for path in files {
         merge(&mut table, read_table(path)?);
-        config = table.clone().try_into().map_err(|e| anyhow!("{}: {e}", path.display()))?;
+        config = table.clone().try_into().map_err(|e| anyhow!("{}: {}", path.display(), one_line(&e)))?;
     }
     for set in sets {
         apply(&mut table, set)?;

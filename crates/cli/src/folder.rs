@@ -75,10 +75,10 @@ pub fn open(dir: &Path) -> anyhow::Result<(Config, Invocation)> {
     if !dir.exists() {
         bail!("{}: no such folder", dir.display());
     }
-    if let Ok((run, _)) = AgentFolder::at(dir) {
-        bail!("{}: an agent's folder; give its run's, {}", dir.display(), run.display());
-    }
     if !command.is_file() {
+        if let Ok((run, _)) = AgentFolder::at(dir) {
+            bail!("{}: an agent's folder; give its run's, {}", dir.display(), run.display());
+        }
         bail!("{}: not a run's folder (no command.json in it)", dir.display());
     }
     let invocation =

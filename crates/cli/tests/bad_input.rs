@@ -29,7 +29,14 @@ fn wrong_words_are_refused_and_nothing_is_written() {
     refused(run(&["--set", "train.steps"]), &["section.key=value"]);
     refused(run(&["--set", "train.steps=0"]), &["train.steps", "1 or more"]);
     refused(run(&["--set", "multiplier.target=1.5"]), &["multiplier.target", "below 1"]);
-    refused(run(&["--set", "collect.steps=4000"]), &["train.random_steps = 4000", "below collect.steps"]);
+    refused(
+        run(&["--set", "collect.steps=4000", "--set", "train.random_steps=3990"]),
+        &["3990", "below collect.steps"],
+    );
+    refused(
+        run(&["--set", "collect.steps=4000"]),
+        &["train.random_steps = 4000", "below collect.steps", "an episode (20 steps)"],
+    );
     let short = ["train", "navigation", "--algo", "sac", "--set", "train.steps=3000", "--out", o];
     refused(prudence(&short), &["train.random_steps = 4000", "below train.steps = 3000"]);
     refused(prudence(&["run", "no-such.toml", "--out", o]), &["no-such.toml", "no such file"]);

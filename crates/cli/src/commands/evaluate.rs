@@ -80,7 +80,7 @@ fn test_agent(config: &Config, run: &Path, agent: &AgentFolder, args: &EvalArgs)
     let first = FIRST + args.first;
     let rule = config.parsed_rule()?;
     let tests = test(&mut player, &rule, &policy, first..first + args.episodes, agent.seed, args.sampled)?;
-    Ok(Tested { algorithm: agent.algorithm, seed: agent.seed, tests, sampled: Vec::new() })
+    Ok(Tested { algorithm: agent.algorithm, seed: agent.seed, kept_step: None, tests, sampled: Vec::new() })
 }
 
 pub fn plot(args: PlotArgs) -> anyhow::Result<()> {
@@ -88,6 +88,9 @@ pub fn plot(args: PlotArgs) -> anyhow::Result<()> {
         bail!("--out {}: expected a name that ends with .svg", args.out.display());
     }
     refuse_existing(&args.out)?;
+    if let Some(twice) = args.runs.iter().enumerate().find_map(|(i, run)| args.runs[..i].contains(run).then_some(run)) {
+        bail!("{}: given twice", twice.display());
+    }
     let mut target = f64::NAN;
     for run in &args.runs {
         target = folder::open(run)?.0.target;
