@@ -67,8 +67,8 @@ impl Record {
         });
     }
 
-    /// The constraint's left side on the test episodes, as the model judges them: E[sum log P], each sum floored as the
-    /// agent's is, or E[P]. NaN without a model.
+    /// The constraint's left side on the test episodes, as the model judges them: `E[sum log P]`, each sum floored as the
+    /// agent's is, or `E[P]`. NaN without a model.
     pub fn tested_constraint(&self, constraint: Constraint, score_floor: f64) -> f64 {
         let value = |p: &f32| match constraint {
             Constraint::LowerBound => f64::from(*p).ln().max(score_floor),
