@@ -6,10 +6,14 @@ use prudence_env::engines::Engines;
 
 prudence_env::bullet_symbols!();
 
-/// The process's memory, in bytes.
+/// The memory that is the process's own, in bytes; not the library's pages, which come and go as the machine likes.
 fn resident() -> i64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-    4096 * text.split(' ').nth(1).unwrap().parse::<i64>().unwrap()
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let kilobytes = |key: &str| -> i64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    1024 * (kilobytes("RssAnon:") + kilobytes("VmSwap:"))
 }
 
 fn grown(mut work: impl FnMut(u64), count: u64) -> i64 {
