@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::TestEpisode;
-use crate::settings::Constraint;
 
 /// One line of `metrics.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,14 +66,10 @@ impl Record {
         });
     }
 
-    /// The constraint's left side on the test episodes, as the model judges them: `E[sum log P]`, each sum floored as the
-    /// agent's is, or `E[P]`. NaN without a model.
-    pub fn tested_constraint(&self, constraint: Constraint, score_floor: f64) -> f64 {
-        let value = |p: &f32| match constraint {
-            Constraint::LowerBound => f64::from(*p).ln().max(score_floor),
-            Constraint::Original => f64::from(*p),
-        };
-        self.predicted.iter().map(value).sum::<f64>() / self.predicted.len() as f64
+    /// The mean of the model's P(safe) over the test episodes: the left side of the original constraint. NaN without a
+    /// model.
+    pub fn mean_predicted(&self) -> f64 {
+        self.predicted.iter().map(|p| f64::from(*p)).sum::<f64>() / self.predicted.len() as f64
     }
 
     /// The scalars, named, for TensorBoard.

@@ -197,9 +197,10 @@ impl Trainer {
         self.multiplier.at_limit(&self.setup.settings.multiplier)
     }
 
-    /// The policy to use: the averaged one of the last record whose test episodes met the constraint as the safety model
-    /// judges, without such a record the averaged one of now. Lambda swings about its balance, and so does what the very
-    /// last steps leave behind.
+    /// The policy to use: the averaged one of the last record whose test episodes met the original constraint, `E[P] >= d`,
+    /// as the safety model judges; without such a record the averaged one of now. Lambda swings about its balance, and so
+    /// does what the very last steps leave behind. (The lower bound, which lambda may compare, implies `E[P] >= d`; on a
+    /// few episodes, one of which may weigh the floor, it says too little.)
     pub fn policy(&self) -> &[f32] {
         to_use(&self.kept, &self.learner)
     }
@@ -356,13 +357,9 @@ impl Trainer {
         let averaged = &self.learner.averaged_policy;
         let tests = test(&mut self.tester, rule, averaged, 0..settings.train.test_episodes, *seed, false)?;
         record.tests(&tests);
-        if let Some(constraint) =
-            self.setup.algorithm.constraint().filter(|_| self.multiplier.is_free(&settings.multiplier))
-        {
-            let tested = record.tested_constraint(constraint, settings.agent.score_floor);
-            if tested >= Multiplier::threshold(constraint, &settings.multiplier) {
-                self.kept = Some(Kept { step, policy: averaged.clone() });
-            }
+        let constrained = self.setup.algorithm.constraint().is_some() && self.multiplier.is_free(&settings.multiplier);
+        if constrained && record.mean_predicted() >= settings.multiplier.target {
+            self.kept = Some(Kept { step, policy: averaged.clone() });
         }
         Ok(record)
     }

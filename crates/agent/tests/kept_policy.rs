@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use prudence_agent::records::Record;
 use prudence_agent::run::{self, Event, Folders};
-use prudence_agent::settings::{AgentSettings, Constraint, MultiplierSettings, Settings, TrainSettings};
+use prudence_agent::settings::{AgentSettings, MultiplierSettings, Settings, TrainSettings};
 use prudence_agent::trainer::{Setup, Trainer};
 use prudence_agent::{Algorithm, Error};
 use prudence_data::files::read_limited;
@@ -63,7 +63,7 @@ fn train(setup: Setup, dir: &Path, until: u64) -> (Result<Trainer, Error>, Told)
     let (told, stop) = (RefCell::new(Told::default()), AtomicBool::new(false));
     let tell = |event: Event<'_>| match event {
         Event::Record(record) => {
-            let value = record.tested_constraint(Constraint::LowerBound, -7.0);
+            let value = record.mean_predicted();
             told.borrow_mut().constraints.push((record.step, value));
             stop.store(record.step == until, Ordering::Relaxed);
         }
@@ -100,8 +100,8 @@ fn the_last_policy_that_meets_the_constraint_is_kept() {
         .unwrap();
     assert_eq!((every.kept_step(), told.warnings.len()), (Some(STEPS), 0), "all meet it, so the last does");
 
-    let target = (0.5 * (others_best(&told) + last)).exp();
-    let expected = told.constraints.iter().rev().find(|(_, value)| *value >= target.ln()).unwrap().0;
+    let target = 0.5 * (others_best(&told) + last);
+    let expected = told.constraints.iter().rev().find(|(_, value)| *value >= target).unwrap().0;
     let (mut one, again) = whole(target, seed, dirs[0].path());
     assert_eq!(again.constraints, told.constraints, "what is asked for changed the training");
     assert_eq!(one.kept_step(), Some(expected));
@@ -118,8 +118,7 @@ fn the_last_policy_that_meets_the_constraint_is_kept() {
     assert_eq!((kept.as_slice(), step), (one.policy(), expected));
     let (tests, before) =
         (one.test(0..3, false).unwrap(), again.constraints.iter().find(|(s, _)| *s == expected).unwrap());
-    let mean =
-        tests.iter().map(|test| f64::from(test.log_prob().unwrap().exp() as f32).ln().max(-7.0)).sum::<f64>() / 3.0;
+    let mean = tests.iter().map(|test| f64::from(test.log_prob().unwrap().exp() as f32)).sum::<f64>() / 3.0;
     assert_eq!(mean, before.1, "the kept policy is the one that is tested");
 
     // Killed after it was kept: the same file in the end.
@@ -134,9 +133,8 @@ fn the_last_policy_that_meets_the_constraint_is_kept() {
 }
 
 #[test]
-fn the_constraint_on_test_episodes_is_the_algorithms_own() {
+fn the_mean_prediction_is_one_of_probabilities() {
     let record = Record { predicted: vec![1.0, 0.5, 0.0], ..Record::default() };
-    assert_eq!(record.tested_constraint(Constraint::Original, -7.0), 0.5);
-    assert_eq!(record.tested_constraint(Constraint::LowerBound, -7.0), (0.5f64.ln() - 7.0) / 3.0);
-    assert!(Record::default().tested_constraint(Constraint::Original, -7.0).is_nan());
+    assert_eq!(record.mean_predicted(), 0.5);
+    assert!(Record::default().mean_predicted().is_nan());
 }
