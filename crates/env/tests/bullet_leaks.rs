@@ -40,9 +40,10 @@ fn ten_thousand_resets_and_hundreds_of_worlds_leave_nothing_behind() {
             10_000,
         );
         assert!(resets < 1 << 20, "{agent:?}: 10,000 resets took {resets} bytes");
-        // A world that was left connected would take more than a megabyte.
+        // A world that was left connected would take more than a megabyte, 500 MB in all. What the allocator does not give
+        // back depends on how its heap lies: 45 kB to 29 MB were seen for the same worlds.
         let worlds = grown(|seed| build().reset(seed, &mut observation).unwrap(), 500);
-        assert!(worlds < 10 << 20, "{agent:?}: 500 worlds took {worlds} bytes");
+        assert!(worlds < 100 << 20, "{agent:?}: 500 worlds took {worlds} bytes");
         println!("{agent:?}: {resets} bytes after 10,000 resets, {worlds} after 500 worlds");
     }
 }
