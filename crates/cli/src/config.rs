@@ -136,7 +136,7 @@ impl Config {
     /// From a run's `config.toml`.
     pub fn from_file(path: &Path) -> anyhow::Result<Self> {
         let table = read_table(path)?;
-        table.try_into().map_err(|e| anyhow!("{}: {e}", path.display()))
+        table.try_into().map_err(|e| anyhow!("{}: {}", path.display(), one_line(&e)))
     }
 
     /// Refuses an agent without stored episodes that would act at random and never learn; `steps` is the setting `key`.
@@ -268,10 +268,10 @@ pub fn read(task: &str, files: &[std::path::PathBuf], sets: &[String]) -> anyhow
     Ok(config)
 }
 
+/// A text of serde's, key and all, on one line and with types in plain words.
 fn one_line(error: &toml::de::Error) -> String {
-    // Types are named as serde names them.
     let words = [("u64", "a whole number, 0 or more"), ("usize", "a whole number, 0 or more"), ("f64", "a number")];
-    let message = error.message().trim().to_owned();
+    let message = error.to_string().trim().replace('\n', " ");
     words.iter().fold(message, |message, (kind, word)| {
         message.replace(&format!("expected {kind}"), &format!("expected {word}"))
     })

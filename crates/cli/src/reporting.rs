@@ -210,7 +210,9 @@ fn notes(config: &Config, outcome: &Outcome, evaluation: &Evaluation, multiplier
             None => notes
                 .push(format!("{who}: no policy met the constraint as the safety model judges; the last was tested.")),
             Some(step) if step < config.train.steps => {
-                notes.push(format!("{who}: the policy of step {step} was tested; later ones miss the constraint as the safety model judges."));
+                notes.push(format!(
+                    "{who}: the policy of step {step} was tested; later ones miss the constraint as the safety model judges."
+                ));
             }
             Some(_) => {}
         }

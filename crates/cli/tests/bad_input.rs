@@ -40,6 +40,10 @@ fn wrong_words_are_refused_and_nothing_is_written() {
     let short = ["train", "navigation", "--algo", "sac", "--set", "train.steps=3000", "--out", o];
     refused(prudence(&short), &["train.random_steps = 4000", "below train.steps = 3000"]);
     refused(prudence(&["run", "no-such.toml", "--out", o]), &["no-such.toml", "no such file"]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let over = elsewhere.path().join("over.toml");
+    std::fs::write(&over, "[train]\nsteps = \"many\"\n").unwrap();
+    refused(run(&["--config", text(&over)]), &["over.toml", "train.steps", "a whole number"]);
     refused(run(&["--set", "env.noise=loud"]), &["env.noise"]);
     refused(run(&["--set", "env.gravity=9.81"]), &["gravity"]);
     refused(run(&["--set", "rule=\"count(in_dagner) <= 1\""]), &["in_dagner", "in_danger"]);

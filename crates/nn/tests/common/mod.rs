@@ -1,5 +1,5 @@
 //! What the numeric tests share: reproducible numbers, central differences, distance of two vectors.
-#![allow(dead_code)] // each test binary uses a part
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use prudence_nn::Scalar;
 use rand::{RngExt as _, SeedableRng as _};

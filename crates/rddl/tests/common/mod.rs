@@ -1,4 +1,5 @@
 //! A small domain to build tests from.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::Arc;
 
@@ -43,7 +44,6 @@ instance first { domain = tanks; non-fluents = two; init-state { level(t1) = 11.
 ";
 
 /// The tanks with parts of the text replaced.
-#[allow(dead_code)] // not every test replaces
 pub fn tanks(replaced: &[(&str, &str)]) -> Result<Program, Error> {
     let replace = |text: &str| replaced.iter().fold(text.to_owned(), |text, (from, to)| text.replacen(from, to, 1));
     for (from, _) in replaced {
@@ -53,7 +53,6 @@ pub fn tanks(replaced: &[(&str, &str)]) -> Result<Program, Error> {
 }
 
 /// A domain of one scalar state `x` (real, 0 at the start) and other declarations, with an instance.
-#[allow(dead_code)]
 pub fn small(types: &str, variables: &str, cpfs: &str, reward: &str, instance: &str) -> Result<Program, Error> {
     let domain = format!(
         "domain d {{ types {{ {types} }}; pvariables {{ x : {{ state-fluent, real, default = 0.0 }};
@@ -63,7 +62,6 @@ pub fn small(types: &str, variables: &str, cpfs: &str, reward: &str, instance: &
     Program::load(&[Source::new("d.rddl", domain), Source::new("i.rddl", instance)])
 }
 
-#[allow(dead_code)]
 pub fn simulator(program: Result<Program, Error>) -> Simulator {
     match program {
         Ok(program) => Simulator::new(Arc::new(program)),
