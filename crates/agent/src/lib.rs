@@ -1,25 +1,21 @@
-//! The agent: replay, the SafeSAC family, training, tests judged by the true rule, checkpoints.
+//! The agent: replay, the SafeSAC family, training, tests judged by the true rule. It opens no file.
 //!
-//! The tour, in the order data flows: a [`player::Player`] acts and gives episodes; a [`replay::Replay`] keeps them,
-//! enriched by the safety model; a [`safesac::Learner`] updates networks from batches of it; a
-//! [`multiplier::Multiplier`] weighs safety against reward; a [`trainer::Trainer`] is the loop around them;
-//! [`evaluate`] tests policies on the true rule, which no learner ever sees; [`run`] writes a training run's folder and
-//! resumes it.
+//! The tour, in the order data flows: a [`recorder::Recorder`] is an environment and the episode in it; an
+//! [`actor::Actor`] chooses its actions; a [`replay::Replay`] keeps episodes with what the safety model says of them; a
+//! [`safesac::Learner`] updates networks from batches of it; a [`multiplier::Multiplier`] weighs safety against reward; a
+//! [`population::Population`] is the loop around them, for P agents in lockstep; a [`evaluate::Player`] tests policies on
+//! the true rule, which no learner ever sees.
 
-pub mod bench;
-mod checkpoint;
-pub mod clock;
+pub mod actor;
 pub mod evaluate;
 pub mod multiplier;
-pub mod player;
+pub mod population;
+pub mod recorder;
 pub mod records;
 pub mod replay;
-pub mod run;
 pub mod safesac;
 mod scaling;
 pub mod settings;
-pub mod tensorboard;
-pub mod trainer;
 
 pub use scaling::Scaling;
 pub use settings::{AgentSettings, Algorithm, MultiplierSettings, TrainSettings};
@@ -28,50 +24,46 @@ pub use settings::{AgentSettings, Algorithm, MultiplierSettings, TrainSettings};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The environment refused.
+    /// The environment failed.
     #[error(transparent)]
     Env(#[from] prudence_env::Error),
-    /// A file could not be read or written.
-    #[error(transparent)]
-    Data(#[from] prudence_data::Error),
     /// The safety model does not fit.
     #[error(transparent)]
     Safety(#[from] prudence_safety::Error),
-    /// A checkpoint is damaged or from another configuration.
-    #[error("{path}: {problem}")]
-    Checkpoint {
-        /// The file.
-        path: std::path::PathBuf,
-        /// What is wrong with it.
-        problem: String,
+    /// The device has no room, or failed.
+    #[error(transparent)]
+    Device(#[from] prudence_nn::DeviceError),
+    /// An algorithm with a constraint was given no safety model.
+    #[error("{} needs a safety model", .algorithm.name())]
+    NoSafetyModel {
+        /// The algorithm.
+        algorithm: Algorithm,
     },
-    /// The run's folder could not be written.
-    #[error("{path}: {source}")]
-    Io {
-        /// The folder.
-        path: std::path::PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
+    /// Agents cannot be divided evenly among the safety models.
+    #[error("{agents} agents cannot be divided among {models} safety models")]
+    Replicas {
+        /// How many agents.
+        agents: usize,
+        /// How many models.
+        models: usize,
     },
-    /// A setting out of range.
-    #[error("{key} = {value}: {expected}")]
-    Setting {
-        /// The key.
-        key: &'static str,
-        /// The value given.
-        value: String,
-        /// What would be accepted.
-        expected: &'static str,
+    /// A replay with more rows than can be counted.
+    #[error("a replay of {rows} rows is too large: at most {} are possible", u32::MAX)]
+    TooManyRows {
+        /// How many were asked for.
+        rows: usize,
     },
-    /// Numbers ran away.
-    #[error("training diverged at step {step}: {what} is not finite; try a smaller agent.learning_rate")]
+    /// Other episodes, or a model of another shape, in place of those that a training started from.
+    #[error("a model can only be replaced by one of the same shape, with the same stored episodes")]
+    OtherEpisodes,
+    /// Numbers are no longer finite.
+    #[error("training diverged: {what} is {value} at step {step}")]
     Diverged {
         /// Environment steps so far.
         step: u64,
         /// Which number.
-        what: &'static str,
+        what: String,
+        /// The number.
+        value: f64,
     },
-    /// The user asked to stop.
-    #[error("stopped at the last checkpoint; `prudence resume` goes on from there")]
-    Stopped,
 }

@@ -38,7 +38,7 @@ impl Multiplier {
         self.value
     }
 
-    /// Whether it stands at its upper limit: the constraint asks for more than the agent can do.
+    /// Whether it is at its upper limit: the constraint asks for more than the agent can do.
     pub fn at_limit(&self, settings: &MultiplierSettings) -> bool {
         settings.fixed.is_none() && self.value >= settings.max
     }

@@ -1,368 +1,471 @@
 //! SafeSAC: one update, top to bottom as in the paper's listing.
 //!
-//! Written once for a population of P agents that share nothing: every array has P leading, on a CPU P is 1. The critics
-//! are one bank: for each agent Q_R1, Q_R2, Q_psi1, Q_psi2 (SAC has only the first two). The update is a function of the
-//! state, a batch and noise; it draws nothing itself and allocates nothing (the matrix library packs into buffers of its own).
+//! Written once for a population of P agents that share nothing, over any device: every array has P leading, and an agent
+//! that sits out keeps its numbers. The update is a function of the state, a batch with its noise, and a few numbers per
+//! agent that steer it; it draws nothing, reads nothing back and allocates nothing.
 
-use prudence_nn::gaussian::{self, LogStd};
-use prudence_nn::loss::{mse, twin_min, twin_min_backward};
-use prudence_nn::{Adam, AdamSettings, Mlp, MlpWork, Scalar, kernels};
-use rand::Rng;
-use rand_distr::{Distribution as _, StandardNormal};
-use serde::{Deserialize, Serialize};
+use prudence_core::random::Stream;
+use prudence_nn::work::{
+    AdamSettings, AdamStep, Batch, Columns, CriticTarget, Drawn, HeadPlace, Input, LogStd, Parameters, Pass, Room,
+    SampleBackward,
+};
+use prudence_nn::{Bank, Device, DeviceError, Mlp};
+use rand::RngExt as _;
 
 use crate::settings::AgentSettings;
 
-/// The sizes a learner is made for.
+/// What a critic adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dimensions {
-    /// What policy and critics see of a step: observation and, with history, memory.
+pub enum Signal {
+    /// The reward.
+    Reward,
+    /// How far the floored running sum of log P fell.
+    Score,
+}
+
+/// A critic head: a few networks (twins) that learn the same sum, pessimistic by their minimum.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Head {
+    /// Its name in checkpoints and records.
+    pub name: &'static str,
+    /// What it adds up.
+    pub signal: Signal,
+    /// Its networks.
+    pub networks: usize,
+    /// Whether its value includes the policy's entropy.
+    pub soft: bool,
+    /// The range that true values lie in; targets are clipped to it.
+    pub range: Option<[f64; 2]>,
+}
+
+impl Head {
+    /// `Q_R`
+    pub fn reward() -> Self {
+        Self { name: "reward", signal: Signal::Reward, networks: 2, soft: true, range: None }
+    }
+
+    /// `Q_psi`: a sum of floored scores lies between the floor and 0.
+    pub fn safety(floor: f64) -> Self {
+        Self { name: "safety", signal: Signal::Score, networks: 2, soft: false, range: Some([floor, 0.0]) }
+    }
+}
+
+/// The shapes of a population's networks.
+#[derive(Clone, Debug)]
+pub struct Networks {
+    /// P
+    pub population: usize,
+    /// Numbers of a state: observation and, with history, memory.
     pub state: usize,
     /// Numbers of an action.
     pub action: usize,
-    /// Agents.
-    pub population: usize,
-    /// Whether there is a safety critic.
-    pub safety: bool,
+    /// `[P]`
+    pub policy: Bank<Mlp>,
+    /// `[P, all heads' networks]`
+    pub critics: Bank<Mlp>,
+    /// The heads, the reward's first.
+    pub heads: Vec<Head>,
 }
 
-/// Transitions and the noise of one update, P leading. A new one each update is not needed: fill it again.
-#[derive(Clone, Debug)]
-pub struct Batch<T> {
-    /// `[P, B, state]`: s, h
-    pub state: Vec<T>,
-    /// `[P, B, action]`, in [-1, 1]
-    pub action: Vec<T>,
-    /// `[P, B]`, scaled
-    pub reward: Vec<T>,
-    /// `[P, B]`: how far the floored running sum of log P fell
-    pub score: Vec<T>,
-    /// `[P, B, state]`: s', h'
-    pub next_state: Vec<T>,
-    /// `[P, B]`: 0 where the task ended, 1 elsewhere (the horizon is no end)
-    pub goes_on: Vec<T>,
-    /// `[P, B, action]`, standard normal: for the actions at s' and at s
-    pub noise: [Vec<T>; 2],
-}
-
-impl<T: Scalar> Batch<T> {
-    /// Room for `batch` transitions an agent.
-    pub fn new(d: Dimensions, batch: usize) -> Self {
-        let n = d.population * batch;
-        let zeros = |width: usize| vec![T::ZERO; n * width];
+impl Networks {
+    /// For a population of agents.
+    pub fn new(population: usize, state: usize, action: usize, hidden: &[usize], heads: Vec<Head>) -> Self {
+        let of = heads.iter().map(|head| head.networks).sum::<usize>();
         Self {
-            state: zeros(d.state),
-            action: zeros(d.action),
-            reward: zeros(1),
-            score: zeros(1),
-            next_state: zeros(d.state),
-            goes_on: zeros(1),
-            noise: [zeros(d.action), zeros(d.action)],
+            population,
+            state,
+            action,
+            policy: Bank::dense(Mlp::new(state, hidden, 2 * action), population),
+            critics: Bank::dense(Mlp::new(state + action, hidden, 1), population * of),
+            heads,
         }
     }
 
-    /// Draws the noise anew.
-    pub fn draw_noise(&mut self, rng: &mut impl Rng) {
-        for noise in &mut self.noise {
-            for e in noise {
-                let x: f32 = StandardNormal.sample(rng);
-                *e = T::of(f64::from(x));
-            }
+    /// Critics of one agent.
+    pub fn critics_per_agent(&self) -> usize {
+        self.critics.groups / self.population
+    }
+
+    fn place(&self, index: usize) -> HeadPlace {
+        HeadPlace {
+            index,
+            heads: self.heads.len(),
+            first: self.heads[..index].iter().map(|head| head.networks).sum(),
+            networks: self.heads[index].networks,
+            of: self.critics_per_agent(),
         }
     }
-}
 
-/// What an update says about itself (means over the population).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UpdateMetrics {
-    /// Mean of the smaller reward critic at the policy's actions.
-    pub q_reward: f64,
-    /// Mean of the smaller safety critic at the policy's actions.
-    pub q_safety: f64,
-    /// Loss of the reward critics, summed over the twins.
-    pub reward_critic_loss: f64,
-    /// Loss of the safety critics, summed over the twins.
-    pub safety_critic_loss: f64,
-    /// Mean of -log pi.
-    pub entropy: f64,
-}
-
-/// The networks, their optimisers and the room they work in.
-pub struct Learner<T> {
-    dimensions: Dimensions,
-    batch: usize,
-    discount: T,
-    polyak: f64,
-    averaging: T,
-    floor: T,
-    target_entropy: T,
-    clip: LogStd,
-    policy_shape: Mlp,
-    critic_shape: Mlp,
-    /// `[P, parameters]`
-    pub policy: Vec<T>,
-    /// The running average of the policy: what is tested.
-    pub averaged_policy: Vec<T>,
-    /// `[P, 2 or 4, parameters]`
-    pub critics: Vec<T>,
-    /// What the critics' targets are made with.
-    pub target_critics: Vec<T>,
-    /// `[P]`: the logarithm of alpha
-    pub log_temperature: Vec<T>,
-    /// In the order policy, critics, temperature.
-    pub optimisers: [Adam<T>; 3],
-    work: Work<T>,
-}
-
-struct Work<T> {
-    policy: MlpWork<T>,
-    critics: MlpWork<T>,
-    policy_gradients: Vec<T>,
-    critic_gradients: Vec<T>,
-    temperature_gradients: Vec<T>,
-    /// `[P, B, state + action]`
-    critic_input: Vec<T>,
-    /// `[P, B, action]`
-    actions: Vec<T>,
-    action_gradient: Vec<T>,
-    /// `[P, critics, B, action]`
-    critic_action_gradient: Vec<T>,
-    /// `[P, B]`
-    log_prob: Vec<T>,
-    /// `[P, 2, B]`: y_R and y_psi, or both minima
-    targets: Vec<T>,
-}
-
-impl<T: Scalar> Learner<T> {
-    /// Fresh networks, drawn from `rng`.
-    pub fn new(d: Dimensions, settings: &AgentSettings, rng: &mut impl Rng) -> Self {
-        let (p, b) = (d.population, settings.batch);
-        let twins = d.critics();
-        let policy_shape = Mlp::new(d.state, &settings.hidden, 2 * d.action);
-        let critic_shape = Mlp::new(d.state + d.action, &settings.hidden, 1);
-        let init = |shape: &Mlp, groups: usize, rng: &mut _| {
-            let mut parameters = vec![T::ZERO; groups * shape.parameters()];
-            parameters.chunks_exact_mut(shape.parameters()).for_each(|one| shape.init(one, rng));
+    /// Fresh parameters of one agent: policy, then critics.
+    pub fn init(&self, rng: &mut Stream) -> [Vec<f32>; 2] {
+        let mut uniform = |bound: f64| rng.random_range(-bound..bound);
+        let mut fresh = |net: &Mlp, count: usize| {
+            let mut parameters = vec![0.0; count * net.parameters()];
+            parameters.chunks_exact_mut(net.parameters()).for_each(|one| net.init(one, &mut uniform));
             parameters
         };
-        let policy = init(&policy_shape, p, &mut *rng);
-        let critics = init(&critic_shape, p * twins, rng);
-        let zeros = |n: usize| vec![T::ZERO; n];
-        let adam = |n: usize| Adam::new(n, AdamSettings::default());
-        Self {
-            dimensions: d,
-            batch: b,
-            discount: T::of(settings.discount),
-            polyak: settings.polyak,
-            averaging: T::of(settings.averaging),
-            floor: T::of(settings.score_floor),
-            target_entropy: T::of(settings.entropy * d.action as f64),
-            clip: settings.log_std(),
-            averaged_policy: policy.clone(),
-            target_critics: critics.clone(),
-            log_temperature: vec![T::of(settings.temperature.ln()); p],
-            optimisers: [adam(policy.len()), adam(critics.len()), adam(p)],
-            work: Work {
-                policy: MlpWork::new(&policy_shape, p, b),
-                critics: MlpWork::new(&critic_shape, p * twins, b),
-                policy_gradients: zeros(policy.len()),
-                critic_gradients: zeros(critics.len()),
-                temperature_gradients: zeros(p),
-                critic_input: zeros(p * b * (d.state + d.action)),
-                actions: zeros(p * b * d.action),
-                action_gradient: zeros(p * b * d.action),
-                critic_action_gradient: zeros(p * twins * b * d.action),
-                log_prob: zeros(p * b),
-                targets: zeros(p * 2 * b),
-            },
-            policy_shape,
-            critic_shape,
-            policy,
-            critics,
-        }
-    }
-
-    /// The sizes it was made for.
-    pub fn dimensions(&self) -> Dimensions {
-        self.dimensions
-    }
-
-    /// The shapes of policy and critic.
-    pub fn shapes(&self) -> (&Mlp, &Mlp) {
-        (&self.policy_shape, &self.critic_shape)
-    }
-
-    /// alpha, the first agent's.
-    pub fn temperature(&self) -> f64 {
-        self.log_temperature[0].f64().exp()
+        [fresh(&self.policy.shape, 1), fresh(&self.critics.shape, self.critics_per_agent())]
     }
 
     /// Multiply-adds that one agent's update cannot do without: what a floor on its time is computed from.
-    pub fn multiply_adds(&self) -> usize {
-        let (policy, critic) = (&self.policy_shape, &self.critic_shape);
+    pub fn multiply_adds(&self, batch: usize) -> usize {
+        let (policy, critic) = (&self.policy.shape, &self.critics.shape);
         // Back through the hidden layers; the way to the input stops at the action's columns.
         let inner = |shape: &Mlp, columns: usize| {
             let first = shape.hidden_sizes()[0];
             shape.multiply_adds() - shape.inputs() * first + columns * first
         };
-        let a = self.dimensions.action;
-        let critics = 4 * critic.multiply_adds() + inner(critic, 0) + inner(critic, a);
-        self.batch * (3 * policy.multiply_adds() + inner(policy, 0) + self.dimensions.critics() * critics)
+        let critics = 4 * critic.multiply_adds() + inner(critic, 0) + inner(critic, self.action);
+        batch * (3 * policy.multiply_adds() + inner(policy, 0) + self.critics_per_agent() * critics)
+    }
+}
+
+/// What a population has learned.
+pub struct Agents<D: Device> {
+    /// `[P, parameters]`
+    pub policy: Parameters<D>,
+    /// The running average of the policy: what is tested.
+    pub average: D::Buf,
+    /// `[P, networks, parameters]`
+    pub critics: Parameters<D>,
+    /// What the critics' targets are made with.
+    pub target_critics: D::Buf,
+    /// `[P]`: the logarithm of alpha
+    pub temperature: Parameters<D>,
+}
+
+/// What is the same for all updates of a population.
+#[derive(Clone, Debug)]
+pub struct UpdateSettings {
+    /// gamma, of all critics.
+    pub discount: f64,
+    /// How fast target networks follow.
+    pub polyak: f64,
+    /// How fast the averaged policy follows.
+    pub averaging: f64,
+    /// The entropy aimed at.
+    pub target_entropy: f64,
+    /// The clipping of the policy's spread.
+    pub clip: LogStd,
+}
+
+impl UpdateSettings {
+    /// For actions of `action` numbers.
+    pub fn new(settings: &AgentSettings, action: usize) -> Self {
+        Self {
+            discount: settings.discount,
+            polyak: settings.polyak,
+            averaging: settings.averaging,
+            target_entropy: settings.entropy * action as f64,
+            clip: settings.log_std(),
+        }
+    }
+}
+
+/// The numbers that steer one update, per agent: rates, critic weights, who takes part.
+pub struct Control<D: Device> {
+    rate: D::Buf,
+    correction: D::Buf,
+    /// `[P, heads]`: 1 for the reward, lambda for safety.
+    weights: D::Buf,
+    active: D::Buf,
+}
+
+/// One agent's part in an update.
+#[derive(Clone, Debug)]
+pub struct Steering {
+    /// The learning rate.
+    pub rate: f64,
+    /// The number of this update, from 1: Adam's step count.
+    pub update: u64,
+    /// The multipliers of the heads after the first.
+    pub multipliers: Vec<f64>,
+}
+
+impl<D: Device> Control<D> {
+    fn new(device: &D, population: usize, heads: usize) -> Room<Self> {
+        let room = |n: usize| device.buffer(n);
+        Ok(Self {
+            rate: room(population)?,
+            correction: room(population)?,
+            weights: room(population * heads)?,
+            active: room(population)?,
+        })
     }
 
-    /// One update of critics, policy and temperature. `multiplier [P]` is lambda, `rate` the learning rate.
-    pub fn update(&mut self, batch: &Batch<T>, multiplier: &[T], rate: f64) -> UpdateMetrics {
-        let mut metrics = UpdateMetrics::default();
-        self.critic_targets(batch);
-        self.update_critics(batch, rate, &mut metrics);
-        self.update_policy(batch, multiplier, rate, &mut metrics);
-        self.update_temperature(rate);
-        metrics
+    /// Sets what the next update does for an agent; with nothing, it sits out.
+    fn set(&mut self, device: &D, heads: usize, agent: usize, steering: Option<&Steering>) {
+        device.steer(&mut self.active, agent, &[f64::from(u8::from(steering.is_some()))]);
+        let Some(steering) = steering else { return };
+        let (rate, correction) = AdamSettings::default().correction(steering.rate, steering.update);
+        device.steer(&mut self.rate, agent, &[rate]);
+        device.steer(&mut self.correction, agent, &[correction]);
+        device.steer(&mut self.weights, agent * heads, &[1.0]);
+        device.steer(&mut self.weights, agent * heads + 1, &steering.multipliers);
+    }
+}
+
+/// The room an update works in, and what it says about itself.
+struct Work<D: Device> {
+    policy: Pass<D>,
+    critics: Pass<D>,
+    /// a' at (s', h'), then a at (s, h)
+    drawn: Drawn<D>,
+    /// `[P, B, A]`
+    action_gradient: D::Buf,
+    /// Per head `[P, B]`
+    targets: Vec<D::Buf>,
+    /// Per head `[P]`: the critics' loss, and the mean of their minimum at the policy's actions.
+    losses: Vec<D::Buf>,
+    values: Vec<D::Buf>,
+    /// `[P]`
+    entropy: D::Buf,
+}
+
+/// What an agent's last update says about itself.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct UpdateMetrics {
+    /// Per head: mean of the smallest critic at the policy's actions.
+    pub values: Vec<f64>,
+    /// Per head: loss of the critics, summed over the head's networks.
+    pub losses: Vec<f64>,
+    /// Mean of -log pi.
+    pub entropy: f64,
+}
+
+/// The networks of a population, their optimisers and the room they work in.
+pub struct Learner<D: Device> {
+    device: D,
+    networks: Networks,
+    settings: UpdateSettings,
+    /// What has been learned.
+    pub agents: Agents<D>,
+    control: Control<D>,
+    work: Work<D>,
+    program: D::Program,
+}
+
+impl<D: Device> Learner<D> {
+    /// Fresh networks, each agent's drawn from its own stream.
+    pub fn new(
+        device: &D,
+        networks: Networks,
+        settings: &AgentSettings,
+        streams: impl IntoIterator<Item = Stream>,
+    ) -> Room<Self> {
+        let (p, b, heads) = (networks.population, settings.batch, networks.heads.len());
+        let (mut policy, mut critics) = (Vec::new(), Vec::new());
+        for mut stream in streams {
+            let [one_policy, its_critics] = networks.init(&mut stream);
+            policy.extend(one_policy);
+            critics.extend(its_critics);
+        }
+        let copy = |values: &[f32]| -> Room<D::Buf> {
+            let mut buffer = device.buffer(values.len())?;
+            device.write(&mut buffer, 0, values);
+            Ok(buffer)
+        };
+        let room = |n: usize| (0..heads).map(|_| device.buffer(n)).collect::<Room<Vec<_>>>();
+        let mut temperature = Parameters::new(device, p, &vec![0.0; p])?;
+        device.steer(&mut temperature.values, 0, &vec![settings.temperature.ln(); p]);
+        Ok(Self {
+            agents: Agents {
+                average: copy(&policy)?,
+                policy: Parameters::new(device, p, &policy)?,
+                target_critics: copy(&critics)?,
+                critics: Parameters::new(device, p, &critics)?,
+                temperature,
+            },
+            control: Control::new(device, p, heads)?,
+            work: Work {
+                policy: Pass::new(device, &networks.policy, b)?,
+                critics: Pass::new(device, &networks.critics, b)?,
+                drawn: Drawn::new(device, p * b, networks.action)?,
+                action_gradient: device.buffer(p * b * networks.action)?,
+                targets: room(p * b)?,
+                losses: room(p)?,
+                values: room(p)?,
+                entropy: device.buffer(p)?,
+            },
+            program: D::Program::default(),
+            settings: UpdateSettings::new(settings, networks.action),
+            device: device.clone(),
+            networks,
+        })
+    }
+
+    /// The shapes.
+    pub fn networks(&self) -> &Networks {
+        &self.networks
+    }
+
+    /// Sets what the next update does for an agent; with nothing, it sits out.
+    pub fn steer(&mut self, agent: usize, steering: Option<&Steering>) {
+        self.control.set(&self.device, self.networks.heads.len(), agent, steering);
+    }
+
+    /// One update of every agent that takes part.
+    pub fn update(&mut self, batch: &Batch<D>) -> Result<(), DeviceError> {
+        let update = Update {
+            d: &self.device,
+            nets: &self.networks,
+            settings: &self.settings,
+            batch,
+            control: &self.control,
+            agents: &mut self.agents,
+            work: &mut self.work,
+        };
+        self.device.run(&mut self.program, || update.run())
+    }
+
+    /// What an agent's last update says about itself.
+    pub fn metrics(&self, agent: usize) -> Result<UpdateMetrics, DeviceError> {
+        let one = |buffer: &D::Buf| -> Result<f64, DeviceError> {
+            let mut number = [0.0];
+            self.device.read(buffer, agent, &mut number)?;
+            Ok(f64::from(number[0]))
+        };
+        Ok(UpdateMetrics {
+            values: self.work.values.iter().map(one).collect::<Result<_, _>>()?,
+            losses: self.work.losses.iter().map(one).collect::<Result<_, _>>()?,
+            entropy: one(&self.work.entropy)?,
+        })
+    }
+}
+
+/// One update, as the listing has it.
+struct Update<'a, D: Device> {
+    d: &'a D,
+    nets: &'a Networks,
+    settings: &'a UpdateSettings,
+    batch: &'a Batch<D>,
+    control: &'a Control<D>,
+    agents: &'a mut Agents<D>,
+    work: &'a mut Work<D>,
+}
+
+impl<D: Device> Update<'_, D> {
+    fn run(mut self) {
+        self.critic_targets();
+        self.update_critics();
+        self.update_policy();
+        self.update_temperature();
     }
 
     /// `y_R = r + gamma (1 - d) (min Q_R(s', h', a') - alpha log pi(a' | s', h'))` and
     /// `y_psi = log P + gamma (1 - d) min Q_psi(s', h', a')`, with a' drawn from the policy at (s', h').
     ///
-    /// The listing prints P for log P; the derivation of Q_psi has log P. A sum of floored scores lies in [floor, 0], and so
-    /// does its target.
-    fn critic_targets(&mut self, batch: &Batch<T>) {
-        let (b, twins) = (self.batch, self.dimensions.critics());
-        self.act(&batch.next_state, &batch.noise[0]);
-        self.critic_shape.forward(&self.target_critics, &self.work.critic_input, twins, &mut self.work.critics);
-        let work = &mut self.work;
-        for p in 0..self.dimensions.population {
-            let q = &work.critics.output()[p * twins * b..][..twins * b];
-            let (y_reward, y_safety) = work.targets[p * 2 * b..][..2 * b].split_at_mut(b);
-            let (reward, goes_on) = (&batch.reward[p * b..], &batch.goes_on[p * b..]);
-            let temperature = self.log_temperature[p].exp();
-            twin_min(&q[..b], &q[b..], y_reward);
-            for i in 0..b {
-                let value = y_reward[i] - temperature * work.log_prob[p * b + i];
-                y_reward[i] = reward[i] + self.discount * goes_on[i] * value;
-            }
-            if self.dimensions.safety {
-                let score = &batch.score[p * b..];
-                twin_min(&q[2 * b..], &q[3 * b..], y_safety);
-                for i in 0..b {
-                    let y = score[i] + self.discount * goes_on[i] * y_safety[i];
-                    y_safety[i] = y.max(self.floor).min(T::ZERO);
-                }
-            }
+    /// The listing prints P for log P; the derivation of Q_psi has log P.
+    fn critic_targets(&mut self) {
+        let Self { d, nets, batch, agents, work, .. } = self;
+        let next = nets.state(&batch.next_state, batch.size);
+        d.forward(&nets.policy, &agents.policy.values, next.alone(), &mut work.policy);
+        d.sample(&work.policy, &batch.next_noise, self.settings.clip, &mut work.drawn);
+        let input = next.with(nets.action(&work.drawn.action, batch.size));
+        d.forward(&nets.critics, &agents.target_critics, input, &mut work.critics);
+        for (k, head) in nets.heads.iter().enumerate() {
+            let target = CriticTarget {
+                head: nets.place(k),
+                pass: &work.critics,
+                signal: match head.signal {
+                    Signal::Reward => &batch.reward,
+                    Signal::Score => &batch.score,
+                },
+                not_terminal: &batch.not_terminal,
+                entropy: head.soft.then_some((&work.drawn.log_prob, &agents.temperature.values)),
+                discount: self.settings.discount,
+                range: head.range,
+            };
+            d.critic_target(target, &mut work.targets[k]);
         }
     }
 
     /// One step down `(Q - y)^2` for each critic, then the target networks follow.
-    fn update_critics(&mut self, batch: &Batch<T>, rate: f64, metrics: &mut UpdateMetrics) {
-        let (b, twins) = (self.batch, self.dimensions.critics());
-        let work = &mut self.work;
-        join(&batch.state, &batch.action, self.dimensions, &mut work.critic_input);
-        self.critic_shape.forward(&self.critics, &work.critic_input, twins, &mut work.critics);
-        let (q, gradient) = work.critics.output_and_gradient();
-        for (critic, (q, gradient)) in q.chunks_exact(b).zip(gradient.chunks_exact_mut(b)).enumerate() {
-            let (p, which) = (critic / twins, critic % twins / 2);
-            let loss = mse(q, &work.targets[(2 * p + which) * b..][..b], gradient);
-            let sum = [&mut metrics.reward_critic_loss, &mut metrics.safety_critic_loss];
-            *sum[which] += loss.f64() / self.dimensions.population as f64;
+    fn update_critics(&mut self) {
+        let Self { d, nets, batch, agents, work, .. } = self;
+        let input = nets.state(&batch.state, batch.size).with(nets.action(&batch.action, batch.size));
+        d.forward(&nets.critics, &agents.critics.values, input, &mut work.critics);
+        for k in 0..nets.heads.len() {
+            d.critic_loss(nets.place(k), &work.targets[k], &mut work.critics, &mut work.losses[k]);
         }
-        self.critic_shape.backward(
-            &self.critics,
-            &work.critic_input,
-            twins,
-            &mut work.critics,
-            &mut work.critic_gradients,
-        );
-        let adam = &mut self.optimisers[1];
-        adam.step_polyak(&mut self.critics, &work.critic_gradients, rate, &mut self.target_critics, self.polyak);
+        let critics = &mut agents.critics;
+        d.backward(&nets.critics, &critics.values, input, &mut work.critics, &mut critics.gradients);
+        let follower = (&mut agents.target_critics, self.settings.polyak);
+        d.adam(critics, &self.control.adam(), Some(follower));
     }
 
     /// One step UP `min Q_R + lambda min Q_psi - alpha log pi` at actions drawn from the policy at (s, h), divided by
     /// 1 + lambda so that a large multiplier does not mean large steps.
-    fn update_policy(&mut self, batch: &Batch<T>, multiplier: &[T], rate: f64, metrics: &mut UpdateMetrics) {
-        let Dimensions { action, population, safety, .. } = self.dimensions;
-        let (b, twins) = (self.batch, self.dimensions.critics());
-        self.act(&batch.state, &batch.noise[1]);
-        let work = &mut self.work;
-        self.critic_shape.forward(&self.critics, &work.critic_input, twins, &mut work.critics);
-        let mean = T::of(1.0 / b as f64);
-        let (q, gradient) = work.critics.output_and_gradient();
-        for p in 0..population {
-            let (q, gradient) = (&q[p * twins * b..][..twins * b], &mut gradient[p * twins * b..][..twins * b]);
-            let shrink = T::ONE / (T::ONE + multiplier[p]);
-            for pair in 0..twins / 2 {
-                let weight = [T::ONE, multiplier[p]][pair] * shrink * mean;
-                let (q1, q2) = q[2 * pair * b..][..2 * b].split_at(b);
-                let (d1, d2) = gradient[2 * pair * b..][..2 * b].split_at_mut(b);
-                twin_min_backward(q1, q2, -weight, d1, d2); // minus: the optimiser goes down, the objective goes up
-                twin_min(q1, q2, &mut work.targets[(2 * p + pair) * b..][..b]);
-            }
+    fn update_policy(&mut self) {
+        let Self { d, nets, batch, agents, work, control, .. } = self;
+        let state = nets.state(&batch.state, batch.size);
+        d.forward(&nets.policy, &agents.policy.values, state.alone(), &mut work.policy);
+        d.sample(&work.policy, &batch.noise, self.settings.clip, &mut work.drawn);
+        let input = state.with(nets.action(&work.drawn.action, batch.size));
+        d.forward(&nets.critics, &agents.critics.values, input, &mut work.critics);
+        for k in 0..nets.heads.len() {
+            d.climb(nets.place(k), &control.weights, &mut work.critics, &mut work.values[k]);
         }
-        let columns = self.dimensions.state;
-        self.critic_shape.backward_input(&self.critics, &mut work.critics, columns, &mut work.critic_action_gradient);
-        let share = T::of(1.0 / (population * b) as f64);
-        for p in 0..population {
-            // The action's gradient is the sum over the agent's critics: the unselected twins gave zeros.
-            let of_critics = &work.critic_action_gradient[p * twins * b * action..][..twins * b * action];
-            let sum = &mut work.action_gradient[p * b * action..][..b * action];
-            sum.copy_from_slice(&of_critics[..b * action]);
-            for one in of_critics.chunks_exact(b * action).skip(1) {
-                sum.iter_mut().zip(one).for_each(|(s, g)| *s += *g);
-            }
-            let d_log_prob = self.log_temperature[p].exp() * mean / (T::ONE + multiplier[p]);
-            let width = 2 * b * action;
-            let (head, d_head) = work.policy.output_and_gradient();
-            gaussian::sample_backward(
-                &head[p * width..][..width],
-                &batch.noise[1][p * b * action..][..b * action],
-                self.clip,
-                &work.actions[p * b * action..][..b * action],
-                sum,
-                d_log_prob,
-                action,
-                &mut d_head[p * width..][..width],
-            );
-            let total = |x: &[T]| (x[..b].iter().copied().sum::<T>() * share).f64();
-            metrics.q_reward += total(&work.targets[2 * p * b..]);
-            metrics.q_safety += if safety { total(&work.targets[(2 * p + 1) * b..]) } else { 0.0 };
-            metrics.entropy -= total(&work.log_prob[p * b..]);
-        }
-        self.policy_shape.backward(&self.policy, &batch.state, 1, &mut work.policy, &mut work.policy_gradients);
-        self.optimisers[0].step(&mut self.policy, &work.policy_gradients, rate, 1.0);
-        kernels::polyak(&mut self.averaged_policy, &self.policy, self.averaging);
+        let (critics, weights) = (&nets.critics, &agents.critics.values);
+        let share = nets.critics_per_agent();
+        d.action_gradient(critics, weights, &mut work.critics, share, nets.state, &mut work.action_gradient);
+        let sampled = SampleBackward {
+            noise: &batch.noise,
+            clip: self.settings.clip,
+            drawn: &work.drawn,
+            action_gradient: &work.action_gradient,
+            log_temperature: &agents.temperature.values,
+            weights: &control.weights,
+            heads: nets.heads.len(),
+        };
+        d.sample_backward(&mut work.policy, sampled);
+        let policy = &mut agents.policy;
+        d.backward(&nets.policy, &policy.values, state.alone(), &mut work.policy, &mut policy.gradients);
+        d.adam(policy, &control.adam(), Some((&mut agents.average, self.settings.averaging)));
     }
 
     /// One step down `-alpha (log pi + target entropy)`, on the actions the policy step drew.
-    fn update_temperature(&mut self, rate: f64) {
-        let b = self.batch;
-        let mean = T::of(1.0 / b as f64);
-        let work = &mut self.work;
-        for (p, gradient) in work.temperature_gradients.iter_mut().enumerate() {
-            let log_prob: T = work.log_prob[p * b..][..b].iter().copied().sum();
-            *gradient = -self.log_temperature[p].exp() * (log_prob * mean + self.target_entropy);
+    fn update_temperature(&mut self) {
+        let Self { d, agents, work, .. } = self;
+        let Parameters { values, gradients, .. } = &mut agents.temperature;
+        d.temperature_gradient(values, &work.drawn, self.settings.target_entropy, gradients, &mut work.entropy);
+        d.adam(&mut agents.temperature, &self.control.adam(), None);
+    }
+}
+
+impl<D: Device> Control<D> {
+    fn adam(&self) -> AdamStep<'_, D> {
+        AdamStep {
+            settings: AdamSettings::default(),
+            rate: &self.rate,
+            correction: &self.correction,
+            active: &self.active,
+            shrink: None,
+            factor: None,
         }
-        self.optimisers[2].step(&mut self.log_temperature, &work.temperature_gradients, rate, 1.0);
-    }
-
-    /// Draws the policy's actions at `state` and joins them to it as the critics' input.
-    fn act(&mut self, state: &[T], noise: &[T]) {
-        let work = &mut self.work;
-        self.policy_shape.forward(&self.policy, state, 1, &mut work.policy);
-        gaussian::sample(work.policy.output(), noise, self.clip, &mut work.actions, &mut work.log_prob);
-        join(state, &work.actions, self.dimensions, &mut work.critic_input);
     }
 }
 
-impl Dimensions {
-    /// Critics an agent has: twins for the reward, twins for safety.
-    pub fn critics(&self) -> usize {
-        if self.safety { 4 } else { 2 }
+/// Columns that all critics of an agent read.
+struct Shared<'a, D: Device>(Columns<'a, D>);
+
+impl<'a, D: Device> Shared<'a, D> {
+    /// As the policy reads them: one network per agent.
+    fn alone(&self) -> Input<'a, D> {
+        Input { first: Columns { share: 1, ..self.0 }, second: None }
+    }
+
+    fn with(&self, action: Shared<'a, D>) -> Input<'a, D> {
+        Input { first: self.0, second: Some(action.0) }
     }
 }
 
-/// Rows `(s, h, a)`.
-fn join<T: Scalar>(state: &[T], action: &[T], d: Dimensions, out: &mut [T]) {
-    let rows = state.chunks_exact(d.state).zip(action.chunks_exact(d.action));
-    for (out, (state, action)) in out.chunks_exact_mut(d.state + d.action).zip(rows) {
-        out[..d.state].copy_from_slice(state);
-        out[d.state..].copy_from_slice(action);
+impl Networks {
+    fn state<'a, D: Device>(&self, state: &'a D::Buf, rows: usize) -> Shared<'a, D> {
+        Shared(Columns::new(state, rows, self.state, self.critics_per_agent()))
+    }
+
+    fn action<'a, D: Device>(&self, action: &'a D::Buf, rows: usize) -> Shared<'a, D> {
+        Shared(Columns::new(action, rows, self.action, self.critics_per_agent()))
     }
 }

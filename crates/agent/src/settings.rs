@@ -1,6 +1,7 @@
 //! Every setting of the agent, with its default and its reason.
 
-use prudence_nn::gaussian::LogStd;
+use prudence_core::SettingError;
+use prudence_nn::work::LogStd;
 use serde::{Deserialize, Serialize};
 
 /// The four algorithms: one program, two switches.
@@ -58,7 +59,7 @@ impl Algorithm {
 /// Everything a training run can be told, a section each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
+pub struct TrainingSettings {
     /// Networks and their learning.
     pub agent: AgentSettings,
     /// The multiplier.
@@ -119,7 +120,44 @@ impl Default for AgentSettings {
     }
 }
 
+fn positive(x: f64) -> bool {
+    x > 0.0 && x.is_finite()
+}
+
+impl TrainingSettings {
+    /// Refuses values that no training can work with.
+    pub fn check(&self) -> Result<(), SettingError> {
+        self.agent.check()?;
+        self.multiplier.check()?;
+        self.train.check()
+    }
+}
+
 impl AgentSettings {
+    /// Refuses values that no training can work with.
+    pub fn check(&self) -> Result<(), SettingError> {
+        let unless = SettingError::unless;
+        let layers = !self.hidden.is_empty() && self.hidden.iter().all(|n| (1..=8192).contains(n));
+        unless(layers, "agent.hidden", &format!("{:?}", self.hidden), "must be layers of 1 to 8192 units")?;
+        unless(positive(self.learning_rate), "agent.learning_rate", &self.learning_rate, "must be above 0")?;
+        unless(positive(self.temperature), "agent.temperature", &self.temperature, "must be above 0")?;
+        unless(positive(self.reward_scale), "agent.reward_scale", &self.reward_scale, "must be above 0")?;
+        unless(self.entropy.is_finite(), "agent.entropy", &self.entropy, "must be finite")?;
+        let floor = self.score_floor < 0.0 && self.score_floor.is_finite();
+        unless(floor, "agent.score_floor", &self.score_floor, "must be below 0, and finite")?;
+        unless(self.batch > 0, "agent.batch", &self.batch, "must be 1 or more")?;
+        for (key, x) in [
+            ("agent.discount", self.discount),
+            ("agent.polyak", self.polyak),
+            ("agent.averaging", self.averaging),
+            ("agent.final_rate", self.final_rate),
+        ] {
+            unless((0.0..=1.0).contains(&x), key, &x, "must lie in [0, 1]")?;
+        }
+        let ordered = self.log_std_min <= self.log_std_max;
+        unless(ordered, "agent.log_std_min", &self.log_std_min, "must not exceed agent.log_std_max")
+    }
+
     /// The clipping of the policy's spread.
     pub fn log_std(&self) -> LogStd {
         LogStd { min: self.log_std_min, max: self.log_std_max }
@@ -163,6 +201,23 @@ impl Default for MultiplierSettings {
     }
 }
 
+impl MultiplierSettings {
+    /// Refuses values that no training can work with.
+    pub fn check(&self) -> Result<(), SettingError> {
+        let unless = SettingError::unless;
+        let at_least_0 = |x: f64| x >= 0.0 && x.is_finite();
+        let share = self.target > 0.0 && self.target < 1.0;
+        unless(share, "multiplier.target", &self.target, "must be above 0 and below 1")?;
+        unless(positive(self.max), "multiplier.max", &self.max, "must be above 0")?;
+        unless(at_least_0(self.initial), "multiplier.initial", &self.initial, "must be 0 or more")?;
+        let fixed = self.fixed.unwrap_or(0.0);
+        unless(at_least_0(fixed), "multiplier.fixed", &fixed, "must be 0 or more")?;
+        unless(self.window > 0, "multiplier.window", &self.window, "must be 1 or more")?;
+        unless(self.batch > 0, "multiplier.batch", &self.batch, "must be 1 or more")?;
+        unless(positive(self.learning_rate), "multiplier.learning_rate", &self.learning_rate, "must be above 0")
+    }
+}
+
 /// The training loop. Section `[train]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -194,5 +249,23 @@ impl Default for TrainSettings {
             test_episodes: 20,
             checkpoint_every: 50_000,
         }
+    }
+}
+
+impl TrainSettings {
+    /// Refuses values that no training can work with.
+    pub fn check(&self) -> Result<(), SettingError> {
+        let updates = (0.0..=1000.0).contains(&self.updates_per_step);
+        SettingError::unless(updates, "train.updates_per_step", &self.updates_per_step, "must lie in [0, 1000]")?;
+        for (key, n) in [
+            ("train.steps", self.steps),
+            ("train.record_every", self.record_every),
+            ("train.checkpoint_every", self.checkpoint_every),
+            ("train.test_episodes", self.test_episodes),
+            ("train.capacity", self.capacity as u64),
+        ] {
+            SettingError::unless(n > 0, key, &n, "must be 1 or more")?;
+        }
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use prudence_agent::AgentSettings;
 use prudence_agent::safesac::{Batch, Dimensions, Learner};
-use prudence_env::random::stream;
+use prudence_core::random::stream;
 
 thread_local! {
     static OURS: Cell<usize> = const { Cell::new(0) };

@@ -12,7 +12,7 @@ use prudence_agent::settings::{AgentSettings, Constraint, MultiplierSettings, Se
 use prudence_agent::trainer::Setup;
 use prudence_data::files::write_atomic;
 use prudence_data::{Episode, Rule};
-use prudence_env::random::stream;
+use prudence_core::random::stream;
 use prudence_env::{EnvSettings, MakeEnv as _, rddl};
 use prudence_nn::{Mlp, Scalar, gaussian};
 use prudence_safety::FitSettings;

@@ -10,7 +10,7 @@ use prudence_agent::safesac::{Batch, Dimensions, Learner};
 use prudence_agent::settings::{AgentSettings, Constraint, MultiplierSettings};
 use prudence_agent::{Algorithm, Scaling};
 use prudence_data::Episode;
-use prudence_env::random::stream;
+use prudence_core::random::stream;
 use prudence_env::{BoxSpace, Spec};
 use prudence_nn::{MlpWork, Scalar, gaussian};
 use prudence_safety::fit::initial_model;

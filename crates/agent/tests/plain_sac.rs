@@ -7,7 +7,7 @@ use prudence_agent::settings::{AgentSettings, Settings, TrainSettings};
 use prudence_agent::trainer::{Setup, Trainer};
 use prudence_agent::{Algorithm, MultiplierSettings};
 use prudence_data::Rule;
-use prudence_env::random::stream;
+use prudence_core::random::stream;
 use prudence_env::{BoxSpace, Env, Error, MakeEnv, Spec, Step};
 use rand::RngExt as _;
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use prudence_agent::Algorithm;
+use prudence::Algorithm;
 
 /// Safe reinforcement learning when nobody can write the safety cost down.
 ///
@@ -451,12 +451,34 @@ pub enum BenchCommand {
         #[arg(long)]
         json: bool,
     },
+    /// One step of fitting a safety model
+    #[command(after_help = "Example:\n  prudence bench fit --batch 32 --steps 1000 --observation 17 --action 6")]
+    Fit {
+        /// Segments per step
+        #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..=65536))]
+        batch: u64,
+        /// Steps of each segment
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        steps: u64,
+        /// Numbers of an observation
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=65536))]
+        observation: u64,
+        /// Numbers of an action
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=65536))]
+        action: u64,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// One step of acting: the policy and the safety model at a batch of one
     #[command(after_help = "Example:\n  prudence bench act --hidden 256")]
     Act {
         /// Units in both hidden layers of the policy
         #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=8192))]
         hidden: u64,
+        /// Members of the safety model's ensemble
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=63))]
+        ensemble: u64,
         /// Print as JSON
         #[arg(long)]
         json: bool,

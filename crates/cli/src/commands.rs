@@ -1,4 +1,4 @@
-//! One function a command: arguments in, work called, result printed.
+//! One function per command: arguments in, the library called, its result printed.
 
 mod bench;
 mod engines;
@@ -16,22 +16,9 @@ pub use rollout::rollout;
 pub use tasks::tasks;
 pub use train::{collect, fit, label, resume, run, train};
 
-use crate::args::{AlgoName, Common};
-use prudence_agent::Algorithm;
+use std::path::Path;
 
-/// Algorithms of a list, each once, in the paper's order.
-fn algorithms(names: &[AlgoName]) -> Vec<Algorithm> {
-    let mut all: Vec<_> = names.iter().flat_map(|name| name.algorithms()).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
-}
-
-/// A pool of as many threads as asked for.
-fn pool(common: &Common) -> anyhow::Result<rayon::ThreadPool> {
-    let threads = common.threads.map_or(0, usize::from); // 0: the number of cores
-    Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?)
-}
+use anyhow::bail;
 
 fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     println!("{}", serde_json::to_string_pretty(value)?);
@@ -44,4 +31,13 @@ fn print_table(headings: &[&str], rows: Vec<Vec<String>>) {
     table.load_style(comfy_table::presets::NOTHING).set_header(headings.iter());
     table.add_rows(rows);
     println!("{table}");
+}
+
+/// Refuses to write where something exists.
+fn refuse_existing(option: &str, out: &Path) -> anyhow::Result<()> {
+    if out.exists() {
+        let remedy = if out.is_dir() { "folder, or continue with `prudence resume` if it is a run's" } else { "name" };
+        bail!("{option} {}: exists already; choose another {remedy}", out.display());
+    }
+    Ok(())
 }

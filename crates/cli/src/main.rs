@@ -5,21 +5,18 @@ macro_rules! println {
     ($($text:tt)*) => { $crate::print(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-prudence_env::bullet_symbols!();
+prudence_physics::bullet_symbols!();
 
+mod advice;
 mod args;
 mod commands;
-mod config;
-mod experiment;
-mod folder;
 mod progress;
-mod reporting;
-mod stages;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
+use prudence::ErrorKind;
 
 use args::{Cli, Command};
 
@@ -27,12 +24,19 @@ fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Some errors say their cause, too.
+            // Some errors include their cause.
             let message = error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |message, cause| {
                 if message.contains(&cause) { message } else { format!("{message}: {cause}") }
             });
-            eprintln!("error: {message}");
-            ExitCode::from(exit_code(&error))
+            let cause = error.chain().find_map(|cause| cause.downcast_ref::<prudence::Error>());
+            match cause.and_then(advice::of) {
+                Some(advice) => eprintln!("error: {message}; {advice}"),
+                None => eprintln!("error: {message}"),
+            }
+            ExitCode::from(match cause.map(prudence::Error::kind) {
+                Some(ErrorKind::Failure | ErrorKind::Stopped) => 1,
+                Some(ErrorKind::Input) | None => 2,
+            })
         }
     }
 }
@@ -68,19 +72,4 @@ fn run(command: Command) -> anyhow::Result<()> {
             Ok(())
         }
     }
-}
-
-/// 1 where the work failed, 2 where what was given is at fault.
-fn exit_code(error: &anyhow::Error) -> u8 {
-    use std::io::ErrorKind::{AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied};
-    let named_by_the_user = [AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied];
-    let work_failed = error.chain().any(|cause| {
-        use prudence_agent::Error as Agent;
-        use prudence_safety::Error as Safety;
-        matches!(cause.downcast_ref(), Some(Agent::Diverged { .. } | Agent::Stopped | Agent::Io { .. }))
-            || matches!(cause.downcast_ref(), Some(Safety::Diverged { .. }))
-            || matches!(cause.downcast_ref(), Some(prudence_env::engines::Error::Fetch { .. }))
-            || cause.downcast_ref::<std::io::Error>().is_some_and(|io| !named_by_the_user.contains(&io.kind()))
-    });
-    if work_failed { 1 } else { 2 }
 }

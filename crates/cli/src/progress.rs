@@ -1,60 +1,54 @@
 //! Progress on stderr, and only where a person is watching.
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// The bars of one command.
 #[derive(Clone)]
-pub struct Progress {
+pub struct Bars {
     bars: MultiProgress,
     quiet: bool,
 }
 
-impl Progress {
+impl Bars {
     /// Bars if stderr is a terminal and nobody asked for quiet.
     pub fn new(quiet: bool) -> Self {
         let visible = !quiet && std::io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         Self { bars: MultiProgress::with_draw_target(target), quiet }
     }
+}
 
-    /// A bar of `total` steps that is gone when it is dropped.
-    pub fn bar(&self, label: &str, total: u64) -> Bar {
+impl prudence::Progress for Bars {
+    fn begin(&self, label: &str, total: u64) -> Box<dyn prudence::Bar> {
         let bar = self.bars.add(ProgressBar::new(total));
         let style = ProgressStyle::with_template("{prefix:28} {bar:24} {human_pos:>9}/{human_len} {eta:>4} {msg}");
         if let Ok(style) = style {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.set_prefix(label.to_owned());
-        Bar(bar)
+        Box::new(Bar(bar))
     }
 
-    /// A line about how things go.
-    pub fn say(&self, line: &str) {
+    fn say(&self, line: &str) {
         if !self.quiet {
             self.bars.suspend(|| eprintln!("{line}"));
         }
     }
 }
 
-/// One bar.
-pub struct Bar(ProgressBar);
+/// One bar; it disappears when its work is over.
+struct Bar(ProgressBar);
 
-impl Bar {
-    /// Moves it.
-    pub fn set(&self, position: u64) {
+impl prudence::Bar for Bar {
+    fn set(&self, position: u64) {
         self.0.set_position(position);
     }
 
-    /// Moves it on by one.
-    pub fn advance(&self) {
-        self.0.inc(1);
-    }
-
-    /// What stands behind it.
-    pub fn message(&self, text: String) {
-        self.0.set_message(text);
+    fn message(&self, text: &str) {
+        self.0.set_message(text.to_owned());
     }
 }
 
@@ -62,4 +56,19 @@ impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
+}
+
+/// A session that shows its progress. From now on the first Ctrl-C lets training reach a checkpoint, and the second ends
+/// at once.
+pub fn session(threads: Option<u16>, quiet: bool) -> anyhow::Result<prudence::Session> {
+    let session = prudence::Session::new(threads.map_or(0, usize::from))?.with_progress(Arc::new(Bars::new(quiet)));
+    let asked = session.clone();
+    ctrlc::set_handler(move || {
+        if asked.stopping() {
+            std::process::exit(130);
+        }
+        asked.stop();
+        eprintln!("stopping at the next checkpoint; press Ctrl-C again to stop at once");
+    })?;
+    Ok(session)
 }

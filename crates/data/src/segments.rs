@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use prudence_env::random::{Stream, stream};
+use prudence_core::random::{Stream, stream};
 use rand::seq::SliceRandom as _;
 
 use crate::{Episode, Error, Label, Rule, latest};

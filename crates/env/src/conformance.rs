@@ -8,7 +8,9 @@ use std::collections::HashSet;
 use rand::RngExt as _;
 use serde_json::{Value, json};
 
-use crate::{Env, Error, Step, random};
+use prudence_core::random;
+
+use crate::{Env, Error, Step};
 
 /// What of an environment is random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +45,9 @@ pub fn check_within(make: Make<'_>, chance: Chance, tolerance: f64) -> Result<()
         ("actions outside the box act as clipped, where they are", actions_are_clipped),
         ("a bad call is an error and changes nothing", bad_calls_change_nothing),
         ("a state can be set again", state_round_trip),
-        ("a state that is none is an error and changes nothing", bad_states_change_nothing),
+        ("an invalid state is rejected and changes nothing", bad_states_change_nothing),
         ("a snapshot continues bit for bit", snapshot_continues),
-        ("a snapshot that is none is an error and changes nothing", bad_snapshots_change_nothing),
+        ("an invalid snapshot is rejected and changes nothing", bad_snapshots_change_nothing),
         ("environments do not disturb each other", no_shared_state),
     ];
     for (promise, keep) in promises {
@@ -131,8 +133,26 @@ impl Driver {
     }
 
     /// The snapshot, where there is one, and all that can be seen now.
-    fn everything(&self) -> (Option<Vec<u8>>, Value, Vec<u64>) {
-        (self.env.snapshot(), self.env.state(), bits(self.env.signals()))
+    fn everything(&mut self) -> (Option<Vec<u8>>, Option<Value>, Vec<u64>) {
+        (self.snapshot(), self.state(), bits(self.env.signals()))
+    }
+
+    fn snapshot(&mut self) -> Option<Vec<u8>> {
+        self.env.snapshots().map(|env| env.snapshot())
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), Error> {
+        let Some(env) = self.env.snapshots() else { return Err(Error::State("no snapshots".into())) };
+        env.restore(snapshot, &mut self.observation)
+    }
+
+    fn state(&mut self) -> Option<Value> {
+        self.env.settable().map(|env| env.state())
+    }
+
+    fn set_state(&mut self, state: &Value) -> Result<(), Error> {
+        let Some(env) = self.env.settable() else { return Err(Error::State("no state to set".into())) };
+        env.set_state(state, &mut self.observation)
     }
 }
 
@@ -194,7 +214,7 @@ fn spec_is_sound(make: Make<'_>, _: Chance) -> Outcome {
     let names: HashSet<_> = spec.signals.iter().collect();
     ensure(names.len() == spec.signals.len(), || format!("a signal's name comes twice in {:?}", spec.signals))?;
     ensure(make().spec() == spec, || "two environments of one kind differ in their specs".into())?;
-    if let Some(scene) = env.scene() {
+    if let Some(scene) = env.drawable().and_then(|env| env.scene()) {
         for name in &scene.axes {
             ensure(spec.signals.contains(name), || format!("a scene, but no signal {name}"))?;
         }
@@ -325,12 +345,11 @@ fn bad_calls_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
             ensure(matches!(given, Err(Error::NotFinite { .. })), || format!("an action of {value} gave {given:?}"))?;
         }
         let mut bad = vec![0.0; size + 1];
-        let state = driver.env.state();
-        let given = [
-            driver.env.step(good, &mut bad).err(),
-            driver.env.reset(0, &mut bad).err(),
-            driver.env.set_state(&state, &mut bad).err(),
-        ];
+        let mut given = vec![driver.env.step(good, &mut bad).err(), driver.env.reset(0, &mut bad).err()];
+        if let Some(env) = driver.env.settable() {
+            let state = env.state();
+            given.push(env.set_state(&state, &mut bad).err());
+        }
         let refused = given.iter().all(|error| matches!(error, Some(Error::Length { .. })));
         ensure(refused, || format!("step, reset, set_state with a longer observation gave {given:?}"))?;
         driver.follow(&actions[i..i + 1])?;
@@ -343,11 +362,11 @@ fn state_round_trip(make: Make<'_>, _: Chance) -> Outcome {
     let mut driver = Driver::start(make, 9)?;
     let actions = actions(&*driver.env, 9, SHORT, 1.0);
     driver.follow(&actions[..3])?;
-    let state = driver.env.state();
+    let Some(state) = driver.state() else { return Ok(()) };
     let [mut first, mut second] = [Driver::start(make, 10)?, Driver::start(make, 10)?];
     for set in [&mut first, &mut second] {
-        set.env.set_state(&state, &mut set.observation).map_err(|error| format!("{state} was refused: {error}"))?;
-        let back = set.env.state();
+        set.set_state(&state).map_err(|error| format!("{state} was refused: {error}"))?;
+        let back = set.state().unwrap_or_default();
         ensure(back == state, || format!("{state} came back as {back}"))?;
         ensure(close(&set.observation, &driver.observation, TOLERANCE), || {
             format!("the observation is {:?} after setting {state}, not {:?}", set.observation, driver.observation)
@@ -364,9 +383,10 @@ fn state_goes_on(make: Make<'_>, chance: Chance, tolerance: f64) -> Outcome {
     let mut driver = Driver::start(make, 9)?;
     let actions = actions(&*driver.env, 9, SHORT, 1.0);
     driver.follow(&actions[..3])?;
+    let Some(state) = driver.state() else { return Ok(()) };
     let mut set = Driver::start(make, 10)?;
-    set.env.set_state(&driver.env.state(), &mut set.observation).map_err(|error| error.to_string())?;
-    // The set episode's clock starts anew: it may go on longer, never shorter.
+    set.set_state(&state).map_err(|error| error.to_string())?;
+    // The set episode's clock restarts: it may last longer, never shorter.
     let (from, few) = (driver.rows.len(), &actions[3..8]);
     driver.follow(few)?;
     set.follow(few)?;
@@ -381,8 +401,8 @@ fn close(a: &[f64], b: &[f64], tolerance: f64) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() <= tolerance * (1.0 + a.abs()))
 }
 
-/// Values that are no state, among them near misses of a true one.
-fn no_states(state: &Value) -> Vec<Value> {
+/// Invalid states, among them near misses of a valid one.
+fn invalid_states(state: &Value) -> Vec<Value> {
     let mut none = vec![json!(null), json!(3), json!("x"), json!([]), json!({}), json!({ "no such key": 1 })];
     if let Value::Object(map) = state {
         let with = |key: &str, value: Value| {
@@ -406,8 +426,9 @@ fn bad_states_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
     let actions = actions(&*driver.env, 11, SHORT, 1.0);
     driver.follow(&actions[..2])?;
     let before = driver.everything();
-    for none in no_states(&driver.env.state()) {
-        let given = driver.env.set_state(&none, &mut driver.observation);
+    let Some(state) = driver.state() else { return Ok(()) };
+    for none in invalid_states(&state) {
+        let given = driver.set_state(&none);
         ensure(matches!(given, Err(Error::State(_))), || format!("{none} gave {given:?}"))?;
         ensure(driver.everything() == before, || format!("{none} was refused, but the environment changed"))?;
     }
@@ -420,13 +441,13 @@ fn snapshot_continues(make: Make<'_>, _: Chance) -> Outcome {
     let actions = actions(&*driver.env, 12, SHORT, 1.0);
     let whole = episode(make, 12, &actions)?;
     for t in 0..whole.len() {
-        let Some(snapshot) = driver.env.snapshot() else { return Ok(()) };
+        let Some(snapshot) = driver.snapshot() else { return Ok(()) };
         let mut other = Driver::start(make, 13)?;
         other.follow(&actions[..1])?;
-        other.env.restore(&snapshot, &mut other.observation).map_err(|error| format!("at step {t}: {error}"))?;
+        other.restore(&snapshot).map_err(|error| format!("at step {t}: {error}"))?;
         ensure(bits(&other.observation) == whole[t].observation, || format!("another observation at step {t}"))?;
         ensure(bits(other.env.signals()) == whole[t].signals, || format!("other signals at step {t}"))?;
-        ensure(other.env.snapshot().as_ref() == Some(&snapshot), || format!("another snapshot at step {t}"))?;
+        ensure(other.snapshot().as_ref() == Some(&snapshot), || format!("another snapshot at step {t}"))?;
         other.rows = vec![whole[t].clone()];
         other.follow(&actions[t..])?;
         same_rows(&format!("restored at step {t}"), &whole[t..], &other.rows)?;
@@ -443,11 +464,11 @@ fn bad_snapshots_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
     let mut driver = Driver::start(make, 14)?;
     let actions = actions(&*driver.env, 14, SHORT, 1.0);
     driver.follow(&actions[..2])?;
-    let Some(snapshot) = driver.env.snapshot() else { return Ok(()) };
+    let Some(snapshot) = driver.snapshot() else { return Ok(()) };
     let before = driver.everything();
     let longer = [snapshot.as_slice(), &[0]].concat();
     for bad in [&[], &snapshot[..snapshot.len() - 1], &longer] {
-        let given = driver.env.restore(bad, &mut driver.observation);
+        let given = driver.restore(bad);
         ensure(given.is_err(), || format!("{} bytes instead of {} were taken", bad.len(), snapshot.len()))?;
         ensure(driver.everything() == before, || "refused, but the environment changed".into())?;
     }

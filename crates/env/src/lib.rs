@@ -1,49 +1,20 @@
 //! Environments: what an agent acts in, and what a rule may look at.
 //!
-//! The tour, in the order data flows: an [`Env`] describes itself by a [`Spec`] (boxes for observations and actions, the
-//! names of its signals, the horizon), is started by a seed and stepped by actions. Signals are for rules and people; a
-//! learner only ever sees observations, actions and rewards. [`conformance`] holds the promises every environment keeps;
-//! [`EnvSettings`] is what a task file says of its environment.
+//! The tour, in the order data flows: an [`Env`] describes itself by a [`Spec`], is started by a seed and stepped by
+//! actions. Three methods make one; everything else it can do (signals for rules, states that can be set, snapshots,
+//! pictures, the bare engine for benchmarks) is optional. Signals are for rules and people: a learner sees observations,
+//! actions and rewards only. [`conformance`] tests what every environment promises; [`rddl`] makes environments from RDDL
+//! texts; a [`MakeEnv`] makes as many of one kind as a run needs.
 
-pub mod bullet;
+mod check;
 pub mod conformance;
-pub mod engines;
-mod foreign;
-pub mod mujoco;
-pub mod random;
 pub mod rddl;
 
-use serde::{Deserialize, Serialize};
+pub use check::{check_finite, check_length};
+pub use prudence_core::{BoxSpace, Limb, Scene, Spec, Zone};
+
+use prudence_core::SettingError;
 use serde_json::Value;
-
-/// A product of closed intervals; an unbounded side is infinite.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BoxSpace {
-    /// Lower bounds, one a dimension.
-    pub low: Vec<f64>,
-    /// Upper bounds, one a dimension.
-    pub high: Vec<f64>,
-}
-
-impl BoxSpace {
-    /// The number of dimensions.
-    pub fn dim(&self) -> usize {
-        self.low.len()
-    }
-}
-
-/// What an environment is, fixed for its lifetime.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Spec {
-    /// The space observations lie in.
-    pub observation: BoxSpace,
-    /// The space actions are taken from; always bounded.
-    pub action: BoxSpace,
-    /// Names of the signals a rule may use, in the order [`Env::signals`] gives them.
-    pub signals: Vec<String>,
-    /// An episode is truncated after this many steps.
-    pub horizon: usize,
-}
 
 /// What one step gave, beside the observation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,43 +23,8 @@ pub struct Step {
     pub reward: f64,
     /// The task itself ended: no value beyond this step.
     pub terminated: bool,
-    /// The horizon was reached: the value goes on, the episode does not.
+    /// The horizon was reached: the episode ends here, the value beyond it counts.
     pub truncated: bool,
-}
-
-/// A drawing of the task's plane, for reports.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Scene {
-    /// The signals that are the position in it, across and up.
-    pub axes: [String; 2],
-    /// What the picture shows: left, right, bottom, top.
-    pub bounds: [f64; 4],
-    /// Marked areas.
-    #[serde(default)]
-    pub zones: Vec<Zone>,
-    /// Places with a name, such as where episodes start and where they should go.
-    #[serde(default)]
-    pub marks: Vec<(String, [f64; 2])>,
-}
-
-/// A marked area of a [`Scene`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Zone {
-    /// Left, right, bottom, top.
-    Rectangle([f64; 4]),
-    /// Centre and radius.
-    Disc([f64; 2], f64),
-}
-
-/// A part of a body, for pictures: all points no further than `radius` from the line between its ends.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limb {
-    /// Both the same for a disc.
-    pub ends: [[f64; 2]; 2],
-    /// Half its thickness.
-    pub radius: f64,
 }
 
 /// A simulator with a seeded start.
@@ -107,107 +43,107 @@ pub trait Env: Send {
     /// An action of the wrong length, one that is not finite, and a step after the episode's end are errors.
     fn step(&mut self, action: &[f64], observation: &mut [f64]) -> Result<Step, Error>;
 
-    /// The named signals after the last step. What a signal is before the first one is up to the environment: rules do
-    /// not judge the start.
-    fn signals(&self) -> &[f64];
+    /// The signals named in the spec, after the last step. Before the first step they may hold anything: rules do not
+    /// judge the start.
+    fn signals(&self) -> &[f64] {
+        &[]
+    }
 
-    /// The state as people and scripts write it (see `prudence rollout --state`).
-    fn state(&self) -> Value;
-
-    /// Replaces the state by one that [`Env::state`] could have given; the episode's clock starts anew and later draws
-    /// stay those of the last reset.
-    fn set_state(&mut self, state: &Value, observation: &mut [f64]) -> Result<(), Error>;
-
-    /// Everything the next steps depend on, where the simulator can give it.
-    fn snapshot(&self) -> Option<Vec<u8>>;
-
-    /// Goes back to a snapshot of the same environment.
-    fn restore(&mut self, snapshot: &[u8], observation: &mut [f64]) -> Result<(), Error>;
-
-    /// Whether actions outside the action space act as clipped. False where the simulator that is followed takes them as
+    /// Whether actions outside the action space act as clipped. False where the simulator being followed takes them as
     /// they are.
     fn clips(&self) -> bool {
         true
     }
 
-    /// Moves only the engine, where there is one, and looks at nothing; the episode is over then. `bench env` holds
-    /// [`Env::step`] against it. False where nothing was moved.
-    fn bare_step(&mut self, _action: &[f64]) -> bool {
-        false
+    /// Access to the state as people and scripts write it.
+    fn settable(&mut self) -> Option<&mut dyn Settable> {
+        None
     }
 
-    /// The body as it is now, for pictures: in the plane of [`Env::scene`] or, without one, seen from the side with the
-    /// ground at height 0. The error says why there is no picture.
-    fn limbs(&self) -> Result<Vec<Limb>, Error> {
-        let Some(scene) = self.scene() else {
-            return Err(Error::Simulator(
-                "nothing to draw: no body, and no plane ([env.scene], docs/settings.md)".to_owned(),
-            ));
-        };
-        let signal = |name: &String| self.spec().signals.iter().position(|signal| signal == name);
-        let [Some(x), Some(y)] = scene.axes.each_ref().map(signal) else {
-            return Err(Error::Simulator(format!("the scene's axes {:?} are no signals", scene.axes)));
-        };
-        let [left, right, ..] = scene.bounds;
-        let here = [self.signals()[x], self.signals()[y]];
-        Ok(vec![Limb { ends: [here; 2], radius: 0.015 * (right - left) }])
+    /// Access to everything that the next steps depend on.
+    fn snapshots(&mut self) -> Option<&mut dyn Snapshots> {
+        None
     }
 
-    /// The plane to draw paths in, for tasks that have one.
-    fn scene(&self) -> Option<Scene> {
+    /// What pictures are drawn from.
+    fn drawable(&self) -> Option<&dyn Drawable> {
+        None
+    }
+
+    /// The engine without what we add to it, for benchmarks.
+    fn bare_engine(&mut self) -> Option<&mut dyn BareEngine> {
         None
     }
 }
 
-/// Which environment, and its settings: the `[env]` table of a task file.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum EnvSettings {
-    /// See [`rddl`].
-    Rddl(rddl::Settings),
-    /// See [`mujoco`].
-    Mujoco(mujoco::Settings),
-    /// See [`bullet`].
-    Bullet(bullet::Settings),
+/// An environment whose state people can read and set (see `prudence rollout --state`).
+pub trait Settable {
+    /// The state as people and scripts write it.
+    fn state(&self) -> Value;
+
+    /// Replaces the state by one that [`Settable::state`] could have given; the episode's clock restarts and later draws
+    /// stay those of the last reset. An invalid state is rejected and changes nothing.
+    fn set_state(&mut self, state: &Value, observation: &mut [f64]) -> Result<(), Error>;
 }
 
-/// Makes environments: training and tests each take their own. Implement it to bring a simulator of yours.
+/// An environment that can be copied in the middle of an episode.
+pub trait Snapshots {
+    /// Everything the next steps depend on.
+    fn snapshot(&self) -> Vec<u8>;
+
+    /// Returns to a snapshot of the same kind of environment. An invalid one is rejected and changes nothing.
+    fn restore(&mut self, snapshot: &[u8], observation: &mut [f64]) -> Result<(), Error>;
+}
+
+/// An environment that can be drawn.
+pub trait Drawable {
+    /// The plane that paths are drawn in, for tasks that have one.
+    fn scene(&self) -> Option<Scene> {
+        None
+    }
+
+    /// The body as it is now: in the plane of the scene or, without one, seen from the side with the ground at height 0.
+    /// The error says why there is no picture.
+    fn limbs(&self) -> Result<Vec<Limb>, Error>;
+}
+
+/// An environment around an engine that can be stepped alone.
+pub trait BareEngine {
+    /// Steps the engine and reads nothing back; the episode is over then. False where nothing moved.
+    fn bare_step(&mut self, action: &[f64]) -> bool;
+}
+
+/// Makes environments of one kind: training and tests each take their own.
+///
+/// Every function that gives an environment is one: `|| MyEnv::new()`.
 pub trait MakeEnv: Send + Sync {
-    /// A new environment, or which setting is out of range.
-    fn build(&self) -> Result<Box<dyn Env>, Error>;
+    /// A new environment.
+    fn make(&self) -> Result<Box<dyn Env>, Error>;
 
     /// A text that differs where the environment does; a run is resumed only under the same one.
     fn describe(&self) -> String;
 }
 
-impl EnvSettings {
-    /// Reads the files that the environment is made from, and names them as they are to be called beside the settings:
-    /// name and text of each.
-    pub fn detach(&mut self) -> Result<Vec<(&'static str, String)>, Error> {
-        match self {
-            Self::Rddl(settings) => settings.detach(),
-            Self::Mujoco(settings) => settings.detach(),
-            Self::Bullet(_) => Ok(Vec::new()), // its models are pinned with the engine
-        }
-    }
-}
-
-impl MakeEnv for EnvSettings {
-    fn build(&self) -> Result<Box<dyn Env>, Error> {
-        match self {
-            Self::Rddl(settings) => Ok(Box::new(rddl::Rddl::new(settings)?)),
-            Self::Mujoco(settings) => Ok(Box::new(mujoco::Mujoco::new(settings)?)),
-            Self::Bullet(settings) => Ok(Box::new(bullet::Bullet::new(settings)?)),
-        }
+impl<E: Env + 'static, F: Fn() -> E + Send + Sync> MakeEnv for F {
+    fn make(&self) -> Result<Box<dyn Env>, Error> {
+        Ok(Box::new(self()))
     }
 
     fn describe(&self) -> String {
-        match self {
-            Self::Rddl(settings) => settings.describe(),
-            Self::Mujoco(settings) => settings.describe(),
-            Self::Bullet(settings) => settings.describe(),
-        }
+        let env = self();
+        format!("{} {:?}", std::any::type_name::<E>(), env.spec())
     }
+}
+
+/// A file that the settings of an environment name.
+#[derive(Debug)]
+pub struct FileSetting<'a> {
+    /// The key in the section `[env]`.
+    pub key: &'static str,
+    /// The name of its copy in a run's folder.
+    pub copy: &'static str,
+    /// The path given; whoever copies the file puts the copy's name here.
+    pub path: &'a mut String,
 }
 
 /// What can go wrong with an environment.
@@ -229,7 +165,7 @@ pub enum Error {
     NotFinite {
         /// Which slice.
         what: &'static str,
-        /// Where in it.
+        /// Its index.
         index: usize,
         /// The number.
         value: f64,
@@ -243,30 +179,10 @@ pub enum Error {
     /// What the simulator itself refuses, with the place in its text.
     #[error("{0}")]
     Simulator(String),
-    /// A physics engine that is not there or cannot be used; the text says which command to run.
+    /// A simulator whose program or library is missing or cannot be used.
     #[error("{0}")]
-    Engine(String),
+    Missing(String),
     /// A setting out of range.
-    #[error("env.{key} = {value}: {expected}")]
-    Setting {
-        /// The key.
-        key: String,
-        /// The value given.
-        value: String,
-        /// What would be accepted.
-        expected: String,
-    },
-}
-
-/// Refuses a slice of the wrong length.
-fn check_length(what: &'static str, slice: &[f64], expected: usize) -> Result<(), Error> {
-    if slice.len() == expected { Ok(()) } else { Err(Error::Length { what, given: slice.len(), expected }) }
-}
-
-/// Refuses a slice with a number that is not finite.
-fn check_finite(what: &'static str, slice: &[f64]) -> Result<(), Error> {
-    match slice.iter().position(|value| !value.is_finite()) {
-        Some(index) => Err(Error::NotFinite { what, index, value: slice[index] }),
-        None => Ok(()),
-    }
+    #[error(transparent)]
+    Setting(#[from] SettingError),
 }

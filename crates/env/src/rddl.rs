@@ -20,8 +20,12 @@ use rand_chacha::rand_core::SeedableRng as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::random::{self, Stream};
-use crate::{BoxSpace, Env, Error, Scene, Spec, Step, check_finite, check_length};
+use prudence_core::SettingError;
+use prudence_core::random::{self, Stream};
+
+use crate::{
+    BoxSpace, Drawable, Env, Error, FileSetting, Limb, MakeEnv, Scene, Settable, Snapshots, Spec, Step, check_finite, check_length,
+};
 
 /// The texts that come with the program, by the name that follows [`BUILTIN`].
 const TEXTS: &[(&str, &str)] = &[
@@ -37,7 +41,7 @@ pub const BUILTIN: &str = "builtin:";
 /// What a task file may set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
+pub struct RddlSettings {
     /// The file of the domain, or `builtin:NAME`.
     pub domain: String,
     /// The file of the instance and its non-fluents, or `builtin:NAME`.
@@ -57,7 +61,7 @@ fn yes() -> bool {
     true
 }
 
-impl Settings {
+impl RddlSettings {
     /// A domain that comes with the program: `navigation` or `hvac`.
     pub fn builtin(name: &str) -> Self {
         Self {
@@ -69,27 +73,24 @@ impl Settings {
         }
     }
 
-    /// See [`crate::EnvSettings::detach`].
-    pub(crate) fn detach(&mut self) -> Result<Vec<(&'static str, String)>, Error> {
-        let one = self.domain == self.instance; // all blocks in one file
-        let mut texts = Vec::new();
-        for (key, name, file) in
-            [("domain", "domain.rddl", &mut self.domain), ("instance", "instance.rddl", &mut self.instance)]
-        {
-            let done = file.starts_with(BUILTIN) || (one && key == "instance");
-            if !done {
-                texts.push((name, source(key, file)?.text));
-                *file = name.to_owned();
-            }
-        }
-        if one {
-            self.instance.clone_from(&self.domain);
-        }
-        Ok(texts)
+    /// The files that the settings name, each with the name of its copy in a run's folder.
+    pub fn files(&mut self) -> Vec<FileSetting<'_>> {
+        let instance_copy = if self.instance == self.domain { "domain.rddl" } else { "instance.rddl" };
+        [("domain", "domain.rddl", &mut self.domain), ("instance", instance_copy, &mut self.instance)]
+            .into_iter()
+            .filter(|(_, _, path)| !path.starts_with(BUILTIN))
+            .map(|(key, copy, path)| FileSetting { key, copy, path })
+            .collect()
+    }
+}
+
+impl MakeEnv for RddlSettings {
+    fn make(&self) -> Result<Box<dyn Env>, Error> {
+        Ok(Box::new(Rddl::new(self)?))
     }
 
-    /// Everything the environment depends on: the texts, not where they lie.
-    pub(crate) fn describe(&self) -> String {
+    /// The texts, wherever they lie.
+    fn describe(&self) -> String {
         let text = |file: &str| source("", file).map_or_else(|error| error.to_string(), |source| source.text);
         format!("rddl {:?} {:?}\n{}\n{}", self.noise, self.horizon, text(&self.domain), text(&self.instance))
     }
@@ -98,8 +99,13 @@ impl Settings {
 /// Largest file that is read: a domain is written by hand, an instance perhaps by a program.
 const MOST_BYTES: u64 = 16 << 20;
 
+/// A refused value of the section `[env]`.
+fn setting(key: &str, value: String, expected: String) -> SettingError {
+    SettingError { key: format!("env.{key}"), value, expected }
+}
+
 fn source(key: &str, file: &str) -> Result<Source, Error> {
-    let refuse = |expected: String| Error::Setting { key: key.to_owned(), value: format!("{file:?}"), expected };
+    let refuse = |expected: String| Error::from(setting(key, format!("{file:?}"), expected));
     if let Some(name) = file.strip_prefix(BUILTIN) {
         let found = TEXTS.iter().find(|(known, _)| *known == name);
         let names = || TEXTS.iter().map(|(name, _)| format!("{BUILTIN}{name}")).collect::<Vec<_>>().join(", ");
@@ -132,18 +138,14 @@ pub struct Rddl {
 
 impl Rddl {
     /// Reads and compiles the texts; the episode is over until the first reset.
-    pub fn new(settings: &Settings) -> Result<Self, Error> {
+    pub fn new(settings: &RddlSettings) -> Result<Self, Error> {
         let mut sources = vec![source("domain", &settings.domain)?];
         if settings.instance != settings.domain {
             sources.push(source("instance", &settings.instance)?);
         }
         let program = Program::load(&sources).map_err(|error| Error::Simulator(error.to_string()))?;
         if !settings.noise {
-            program.check_noiseless().map_err(|error| Error::Setting {
-                key: "noise".into(),
-                value: "false".into(),
-                expected: error.to_string(),
-            })?;
+            program.check_noiseless().map_err(|error| setting("noise", "false".into(), error.to_string()))?;
         }
         let states = program.ground(Kind::State);
         let signals: Vec<Ground> =
@@ -239,9 +241,8 @@ fn observation_space(program: &Program, states: &[Ground]) -> Result<BoxSpace, E
     Ok(BoxSpace { low, high })
 }
 
-fn horizon(program: &Program, settings: &Settings) -> Result<usize, Error> {
-    let refuse =
-        |value: String, expected: &str| Error::Setting { key: "horizon".into(), value, expected: expected.to_owned() };
+fn horizon(program: &Program, settings: &RddlSettings) -> Result<usize, Error> {
+    let refuse = |value: String, expected: &str| Error::from(setting("horizon", value, expected.to_owned()));
     let steps = match settings.horizon {
         Some(steps) => steps,
         None => program.horizon().and_then(|steps| usize::try_from(steps).ok()).ok_or_else(|| {
@@ -257,7 +258,7 @@ fn horizon(program: &Program, settings: &Settings) -> Result<usize, Error> {
 fn check_scene(scene: Option<&Scene>, signals: &[String]) -> Result<(), Error> {
     let Some(scene) = scene else { return Ok(()) };
     let refuse = |key: &str, value: String, expected: String| {
-        Err(Error::Setting { key: format!("scene.{key}"), value, expected })
+        Err(Error::from(setting(&format!("scene.{key}"), value, expected)))
     };
     if let Some(axis) = scene.axes.iter().find(|axis| !signals.contains(axis)) {
         return refuse("axes", format!("{axis:?}"), format!("expected one of the signals {}", signals.join(", ")));
@@ -322,6 +323,20 @@ impl Env for Rddl {
         &self.signals
     }
 
+    fn settable(&mut self) -> Option<&mut dyn Settable> {
+        Some(self)
+    }
+
+    fn snapshots(&mut self) -> Option<&mut dyn Snapshots> {
+        Some(self)
+    }
+
+    fn drawable(&self) -> Option<&dyn Drawable> {
+        self.scene.is_some().then_some(self)
+    }
+}
+
+impl Settable for Rddl {
     fn state(&self) -> Value {
         let program = self.simulator.program();
         let value = |ground: &Ground, value: f64| match ground.range {
@@ -344,14 +359,16 @@ impl Env for Rddl {
         self.observe(observation);
         Ok(())
     }
+}
 
-    fn snapshot(&self) -> Option<Vec<u8>> {
+impl Snapshots for Rddl {
+    fn snapshot(&self) -> Vec<u8> {
         let mut bytes = vec![SNAPSHOT_VERSION, u8::from(self.over)];
         bytes.extend(self.simulator.steps().to_le_bytes());
         bytes.extend(self.draws.0.get_word_pos().to_le_bytes());
         bytes.extend(self.draws.0.get_seed());
         bytes.extend(self.signals.iter().flat_map(|value| value.to_le_bytes()));
-        Some(bytes)
+        bytes
     }
 
     fn restore(&mut self, snapshot: &[u8], observation: &mut [f64]) -> Result<(), Error> {
@@ -392,9 +409,23 @@ impl Env for Rddl {
         self.signals = values;
         Ok(())
     }
+}
 
+impl Drawable for Rddl {
     fn scene(&self) -> Option<Scene> {
         self.scene.clone()
+    }
+
+    /// A disc at the position in the scene's plane.
+    fn limbs(&self) -> Result<Vec<Limb>, Error> {
+        let signal = |name: &String| self.spec.signals.iter().position(|signal| signal == name);
+        let axes = self.scene.as_ref().map(|scene| (scene, scene.axes.each_ref().map(signal)));
+        let Some((scene, [Some(x), Some(y)])) = axes else {
+            return Err(Error::Simulator("the scene's axes are not signals".to_owned()));
+        };
+        let [left, right, ..] = scene.bounds;
+        let here = [self.signals[x], self.signals[y]];
+        Ok(vec![Limb { ends: [here; 2], radius: 0.015 * (right - left) }])
     }
 }
 

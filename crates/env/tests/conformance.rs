@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prudence_env::conformance::{Chance, check};
-use prudence_env::rddl::{Rddl, Settings};
-use prudence_env::{Env, Error, Scene, Spec, Step};
+use prudence_env::rddl::{Rddl, RddlSettings};
+use prudence_env::{Drawable, Env, Error, Settable, Snapshots, Spec, Step};
 use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +43,7 @@ struct Faulty {
 
 impl Faulty {
     fn new(fault: Fault) -> Self {
-        let inner = Rddl::new(&Settings::builtin("navigation")).unwrap();
+        let inner = Rddl::new(&RddlSettings::builtin("navigation")).unwrap();
         let mut spec = inner.spec().clone();
         match fault {
             Fault::DoubledName => spec.signals[1] = "location___x".into(),
@@ -100,6 +100,20 @@ impl Env for Faulty {
         self.inner.signals()
     }
 
+    fn settable(&mut self) -> Option<&mut dyn Settable> {
+        Some(self)
+    }
+
+    fn snapshots(&mut self) -> Option<&mut dyn Snapshots> {
+        Some(self)
+    }
+
+    fn drawable(&self) -> Option<&dyn Drawable> {
+        self.inner.drawable()
+    }
+}
+
+impl Settable for Faulty {
     fn state(&self) -> Value {
         self.inner.state()
     }
@@ -115,8 +129,10 @@ impl Env for Faulty {
             _ => self.inner.set_state(state, observation),
         }
     }
+}
 
-    fn snapshot(&self) -> Option<Vec<u8>> {
+impl Snapshots for Faulty {
+    fn snapshot(&self) -> Vec<u8> {
         self.inner.snapshot()
     }
 
@@ -133,10 +149,6 @@ impl Env for Faulty {
             Fault::ShortSnapshot if snapshot.is_empty() => Ok(()),
             _ => self.inner.restore(snapshot, observation),
         }
-    }
-
-    fn scene(&self) -> Option<Scene> {
-        self.inner.scene()
     }
 }
 
@@ -157,10 +169,10 @@ fn every_fault_is_found_by_the_promise_it_breaks() {
         (Fault::StepOnBadAction, "a bad call"),
         (Fault::MoreStepsThanTheHorizon, "no step before a reset or after the end"),
         (Fault::StateNotSet, "a state can be set again"),
-        (Fault::LooseState, "a state that is none"),
-        (Fault::MovedByBadState, "a state that is none"),
+        (Fault::LooseState, "an invalid state"),
+        (Fault::MovedByBadState, "an invalid state"),
         (Fault::StaleSnapshot, "a snapshot continues"),
-        (Fault::ShortSnapshot, "a snapshot that is none"),
+        (Fault::ShortSnapshot, "an invalid snapshot"),
         (Fault::SharedState, "the same seed and actions"),
     ] {
         let found = check(&|| Box::new(Faulty::new(fault)), Chance::Steps).expect_err("a fault went unnoticed");

@@ -4,13 +4,13 @@
 use std::path::Path;
 
 use prudence_env::conformance::{Chance, check};
-use prudence_env::rddl::{Rddl, Settings};
-use prudence_env::{Env, EnvSettings, Error, MakeEnv as _};
+use prudence_env::rddl::{Rddl, RddlSettings};
+use prudence_env::{Env, Error, MakeEnv as _, Settable as _, Snapshots as _};
 use serde_json::json;
 
 #[test]
 fn hvac_keeps_every_promise() {
-    let build = |noise| Rddl::new(&Settings { noise, ..Settings::builtin("hvac") }).unwrap();
+    let build = |noise| Rddl::new(&RddlSettings { noise, ..RddlSettings::builtin("hvac") }).unwrap();
     check(&|| Box::new(build(true)), Chance::Steps).unwrap();
     check(&|| Box::new(build(false)), Chance::Nothing).unwrap();
 }
@@ -18,7 +18,7 @@ fn hvac_keeps_every_promise() {
 /// One step by hand: heat through walls, from hall and outside, and by the air.
 #[test]
 fn hvac_without_noise_is_the_heat_balance() {
-    let mut env = Rddl::new(&Settings { noise: false, ..Settings::builtin("hvac") }).unwrap();
+    let mut env = Rddl::new(&RddlSettings { noise: false, ..RddlSettings::builtin("hvac") }).unwrap();
     let mut at = [0.0; 3];
     env.reset(0, &mut at).unwrap();
     assert_eq!(at, [10.0; 3]);
@@ -69,11 +69,11 @@ non-fluents n { domain = kinds; objects { lamp : { l-1, l-2 }; }; }
 instance i { domain = kinds; non-fluents = n; horizon = 12; discount = 1.0; }
 ";
 
-fn write(folder: &Path, text: &str) -> Settings {
+fn write(folder: &Path, text: &str) -> RddlSettings {
     let file = folder.join("d.rddl");
     std::fs::write(&file, text).unwrap();
     let file = file.to_string_lossy().into_owned();
-    Settings { domain: file.clone(), instance: file, noise: true, horizon: None, scene: None }
+    RddlSettings { domain: file.clone(), instance: file, noise: true, horizon: None, scene: None }
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_broken_invariant_ends_the_episode_and_a_number_that_is_none_is_an_error() {
     env.reset(0, &mut at).unwrap();
     let truncated = [(); 3].map(|()| env.step(&[0.0], &mut at).unwrap().truncated);
     assert_eq!(truncated, [false, false, true]);
-    let snapshot = env.snapshot().unwrap();
+    let snapshot = env.snapshot();
     env.restore(&snapshot, &mut at).unwrap();
 
     let mut env = Rddl::new(&write(folder.path(), &text.replace("reward = heat", "reward = ln[count]"))).unwrap();
@@ -165,26 +165,26 @@ fn a_text_of_the_users_own_is_an_environment_or_is_refused_by_name() {
 
 #[test]
 fn settings_read_and_refuse() {
-    let read = |text: &str| serde_json::from_str::<EnvSettings>(text).map_err(|error| error.to_string());
+    let read = |text: &str| serde_json::from_str::<RddlSettings>(text).map_err(|error| error.to_string());
     let navigation = |rest: &str| {
         read(&format!(
-            r#"{{"kind": "rddl", "domain": "builtin:navigation.rddl", "instance": "builtin:navigation-instance.rddl"{rest}}}"#
+            r#"{{"domain": "builtin:navigation.rddl", "instance": "builtin:navigation-instance.rddl"{rest}}}"#
         ))
     };
-    assert_eq!(navigation("").unwrap(), EnvSettings::Rddl(Settings::builtin("navigation")));
-    assert_eq!(navigation("").unwrap().build().unwrap().spec().horizon, 20);
-    assert_eq!(navigation(r#", "horizon": 7"#).unwrap().build().unwrap().spec().horizon, 7);
+    assert_eq!(navigation("").unwrap(), RddlSettings::builtin("navigation"));
+    assert_eq!(navigation("").unwrap().make().unwrap().spec().horizon, 20);
+    assert_eq!(navigation(r#", "horizon": 7"#).unwrap().make().unwrap().spec().horizon, 7);
     assert!(navigation(r#", "nose": false"#).unwrap_err().contains("unknown field `nose`"));
-    let error = |settings: EnvSettings| settings.build().err().map(|error| error.to_string()).unwrap_or_default();
+    let error = |settings: RddlSettings| settings.make().err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error(navigation(r#", "horizon": 0"#).unwrap()).starts_with("env.horizon = 0: "));
     let scene = r#", "scene": {"axes": ["x", "location___y"], "bounds": [0, 1, 0, 1]}"#;
     assert!(
         error(navigation(scene).unwrap())
             .starts_with(r#"env.scene.axes = "x": expected one of the signals location___x"#)
     );
-    let missing = Settings { domain: "no-such.rddl".into(), ..Settings::builtin("hvac") };
-    assert!(error(EnvSettings::Rddl(missing)).starts_with(r#"env.domain = "no-such.rddl": cannot read the file"#));
-    assert!(error(EnvSettings::Rddl(Settings::builtin("hvacs"))).contains("builtin:hvac.rddl"));
+    let missing = RddlSettings { domain: "no-such.rddl".into(), ..RddlSettings::builtin("hvac") };
+    assert!(error(missing).starts_with(r#"env.domain = "no-such.rddl": cannot read the file"#));
+    assert!(error(RddlSettings::builtin("hvacs")).contains("builtin:hvac.rddl"));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_changed_text_is_another_environment() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("d.rddl");
     let domain = file.to_string_lossy().into_owned();
-    let settings = EnvSettings::Rddl(Settings { domain, ..Settings::builtin("hvac") });
+    let settings = RddlSettings { domain, ..RddlSettings::builtin("hvac") };
     let describe = |text: &str| {
         std::fs::write(&file, text).unwrap();
         settings.describe()

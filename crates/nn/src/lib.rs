@@ -1,31 +1,19 @@
-//! Banks of small networks and the kernels they run on.
+//! Shapes of banks of small networks, the operations a learner needs of a device, and the CPU as one.
 //!
-//! The tour: [`Scalar`] is the number type; [`kernels`] touch arrays; [`Mlp`] and [`Gru`] know shapes and how parameters
-//! lie in a flat slice, and run forward and backward over a workspace that the caller keeps, so that an update allocates
-//! nothing; [`gaussian`] is the squashed policy head; [`loss`] the losses; [`Adam`] the optimiser; [`weights`] reads and
-//! writes safetensors under PyTorch's names. Gradients are derived by hand and checked against central differences in f64.
-//!
-//! A *bank* is G networks of one shape with their parameters one after the other, `[G, parameters]`: the four critics are
-//! one bank. Backward passes overwrite gradients; nothing accumulates between calls.
+//! The tour: [`Mlp`] and [`Gru`] are shapes, a [`Bank`] is G networks of one shape with their parameters in one buffer (an
+//! agent's four critics are one bank). [`Device`] lists the operations, one for each line of the paper's listing;
+//! [`work`] holds what they read and write. [`Cpu`] runs them over [`Scalar`] numbers: f32 in the product, f64 where
+//! gradients, derived by hand, are checked against central differences. [`weights`] reads and writes safetensors under
+//! PyTorch's names. Backward passes overwrite gradients; nothing accumulates between calls.
 
-mod adam;
-pub mod gaussian;
-mod gru;
-pub mod kernels;
-pub mod loss;
-mod mlp;
+pub mod cpu;
+mod device;
 mod scalar;
+mod shapes;
 pub mod weights;
+pub mod work;
 
-pub use adam::{Adam, AdamSettings};
-pub use gru::{Gru, GruWork};
-pub use mlp::{Mlp, MlpWork};
+pub use cpu::Cpu;
+pub use device::{Device, DeviceError};
 pub use scalar::Scalar;
-
-use rand::{Rng, RngExt as _};
-
-/// PyTorch's default for layers: uniform in +-1/sqrt(fan_in).
-pub(crate) fn init_uniform<T: Scalar>(out: &mut [T], fan_in: usize, rng: &mut impl Rng) {
-    let bound = (fan_in as f64).sqrt().recip();
-    out.fill_with(|| T::of(rng.random_range(-bound..bound)));
-}
+pub use shapes::{Bank, Gru, Mlp, Shape};

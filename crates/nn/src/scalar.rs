@@ -46,6 +46,10 @@ pub trait Scalar:
     fn of(x: f64) -> Self;
     /// The same number in f64.
     fn f64(self) -> f64;
+    /// The same number of this type.
+    fn from_f32(x: f32) -> Self;
+    /// The nearest f32.
+    fn to_f32(self) -> f32;
     /// Whether it is neither infinite nor NaN.
     fn finite(self) -> bool;
     /// `self * a + b`, rounded once.
@@ -105,6 +109,14 @@ impl Scalar for f64 {
         self
     }
     #[inline(always)]
+    fn from_f32(x: f32) -> Self {
+        f64::from(x)
+    }
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self as f32
+    }
+    #[inline(always)]
     fn finite(self) -> bool {
         self.is_finite()
     }
@@ -155,6 +167,14 @@ impl Scalar for f32 {
     #[inline(always)]
     fn f64(self) -> f64 {
         f64::from(self)
+    }
+    #[inline(always)]
+    fn from_f32(x: f32) -> Self {
+        x
+    }
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
     }
     #[inline(always)]
     fn finite(self) -> bool {

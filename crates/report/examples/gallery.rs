@@ -6,11 +6,12 @@ use std::error::Error;
 use std::io::Write as _;
 use std::path::Path as FilePath;
 
-use prudence_env::random::{Stream, stream};
-use prudence_env::{Scene, Zone};
+use prudence_core::random::{Stream, stream};
+use prudence_core::{Scene, Zone};
 use prudence_report::figure::{self, Curve, MultiplierCurve, Path};
 use prudence_report::html::Report;
-use prudence_report::records::{AlgoResult, Evaluation, Judgement, Reference, Round, SafetyModel, SeedResult};
+use prudence_report::records::{AlgoResult, Evaluation, ModelQuality, Reference, Round, SeedResult};
+use prudence_safety::Quality;
 use rand_chacha::rand_core::Rng as _;
 
 const ALGOS: [&str; 4] = ["sac", "safesac-h", "safesac-noh", "safesac-nonlb"];
@@ -88,11 +89,14 @@ fn evaluation(seeds: u64) -> Evaluation {
         let back = 2.0 - round as f64;
         (1..3).map(move |i| Round::new(round, &result(i, back), 0.98, 0.96 - 0.025 * back - 0.01 * i as f64))
     });
-    let judged = |n, safe, trust| Judgement::from_predictions(&predictions(n, safe, trust));
+    let judged = |n, safe, trust| {
+        let log: Vec<_> = predictions(n, safe, trust).iter().map(|(p, safe)| (p.ln(), *safe)).collect();
+        Quality::of(&log)
+    };
     Evaluation {
         task: "navigation".into(),
         target: 0.9,
-        safety_model: SafetyModel {
+        safety_model: ModelQuality {
             held_out: judged(400, 0.12, 1.0),
             own: Some(judged(300, 0.8, 0.6)),
             data_episodes: 4_000,

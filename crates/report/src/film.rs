@@ -1,6 +1,6 @@
 //! An episode to look at: a GIF that moves, or a sheet of its frames as PNG. Drawn by us from limbs; no window, no GPU.
 
-use prudence_env::{Limb, Scene, Zone};
+use prudence_core::{Limb, Scene, Zone};
 use tiny_skia::{Color, FillRule, LineCap, Paint, PathBuilder, Pixmap, Rect, Stroke, Transform};
 
 /// Pixels of a frame.

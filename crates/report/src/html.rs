@@ -112,7 +112,8 @@ fn section(page: &mut String, heading: &str, content: &str) {
 mod tests {
     use super::*;
     use crate::figure;
-    use crate::records::{AlgoResult, Judgement, Reference, Round, SafetyModel, SeedResult};
+    use crate::records::{AlgoResult, ModelQuality, Reference, Round, SeedResult};
+    use prudence_safety::Quality;
 
     fn evaluation(task: &str, returns: &[&[f64]]) -> Evaluation {
         let seed =
@@ -120,11 +121,11 @@ mod tests {
         let seeds: Vec<SeedResult> = returns.iter().enumerate().map(seed).collect();
         let results: Vec<AlgoResult> =
             ["sac", "safesac-h"].iter().map(|algo| AlgoResult::from_seeds(algo, 20_000, &seeds)).collect();
-        let held_out = Judgement::from_predictions(&[(0.9, true), (0.2, true), (0.1, false)]);
+        let held_out = Quality::of(&[(-0.1, true), (-1.6, true), (-2.3, false)]);
         Evaluation {
             task: task.to_owned(),
             target: 0.9,
-            safety_model: SafetyModel { held_out, own: Some(held_out), data_episodes: 2000, data_segments: 30_000 },
+            safety_model: ModelQuality { held_out, own: Some(held_out), data_episodes: 2000, data_segments: 30_000 },
             rounds: results.iter().map(|result| Round::new(0, result, 0.98, 0.95)).collect(),
             results,
             references: vec![Reference { name: "standing <still>".into(), return_mean: -100.0, safe_share: 1.0 }],

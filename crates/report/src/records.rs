@@ -3,6 +3,7 @@
 //! The keys are a promise to scripts; new ones may be added, old ones keep their name and meaning. A number without a value
 //! (a return that diverged, an accuracy over no episodes) is NaN here and `null` in JSON.
 
+use prudence_safety::Quality;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::statistics::{bootstrap_iqm, bootstrap_mean, clopper_pearson, interquartile_mean, mean, sample_sd};
@@ -18,7 +19,7 @@ pub struct Evaluation {
     /// The share of episodes that should be safe (the paper's d).
     pub target: f64,
     /// How well the safety model tells safe from unsafe.
-    pub safety_model: SafetyModel,
+    pub safety_model: ModelQuality,
     /// One entry an algorithm, judged by the true rule.
     pub results: Vec<AlgoResult>,
     /// One entry a round and algorithm, in order.
@@ -153,64 +154,19 @@ impl AlgoResult {
 
 /// What the safety model was fitted on and how it judges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SafetyModel {
+pub struct ModelQuality {
     /// On held-out episodes of the data.
     #[serde(flatten)]
-    pub held_out: Judgement,
+    pub held_out: Quality,
     /// On the episodes of the agents that were trained against it.
     #[serde(default)]
-    pub own: Option<Judgement>,
+    pub own: Option<Quality>,
     /// Labelled episodes in the data, held-out ones included.
     #[serde(default)]
     pub data_episodes: u64,
     /// Labelled sub-trajectories made of them.
     #[serde(default)]
     pub data_segments: u64,
-}
-
-/// A classifier's verdicts against the truth. Accuracy alone misleads where most episodes are unsafe, so both error rates
-/// stand beside it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Judgement {
-    /// The share judged correctly.
-    #[serde(deserialize_with = "number")]
-    pub accuracy: f64,
-    /// The mean of the shares judged correctly among the safe and among the unsafe.
-    #[serde(deserialize_with = "number")]
-    pub balanced_accuracy: f64,
-    /// How many episodes were judged.
-    pub episodes: u64,
-    /// The share of them that is truly safe.
-    #[serde(default = "nan", deserialize_with = "number")]
-    pub safe_share: f64,
-    /// The share of the safe ones that was called unsafe.
-    #[serde(default = "nan", deserialize_with = "number")]
-    pub safe_called_unsafe: f64,
-    /// The share of the unsafe ones that was called safe.
-    #[serde(default = "nan", deserialize_with = "number")]
-    pub unsafe_called_safe: f64,
-}
-
-impl Judgement {
-    /// Counts pairs of predicted P(safe) and truth; from 0.5 on, the prediction says "safe".
-    pub fn from_predictions(predictions: &[(f64, bool)]) -> Self {
-        let count = |truth: bool, called: bool| {
-            predictions.iter().filter(|(p, safe)| *safe == truth && (*p >= 0.5) == called).count() as f64
-        };
-        let (safe_right, safe_wrong) = (count(true, true), count(true, false));
-        let (unsafe_right, unsafe_wrong) = (count(false, false), count(false, true));
-        let safe_called_unsafe = safe_wrong / (safe_right + safe_wrong);
-        let unsafe_called_safe = unsafe_wrong / (unsafe_right + unsafe_wrong);
-        let episodes = predictions.len() as f64;
-        Self {
-            accuracy: (safe_right + unsafe_right) / episodes,
-            balanced_accuracy: 1.0 - 0.5 * (safe_called_unsafe + unsafe_called_safe),
-            episodes: predictions.len() as u64,
-            safe_share: (safe_right + safe_wrong) / episodes,
-            safe_called_unsafe,
-            unsafe_called_safe,
-        }
-    }
 }
 
 /// One algorithm after one round of collect, label, fit, enrich, train.
@@ -274,10 +230,6 @@ pub struct Reference {
     pub safe_share: f64,
 }
 
-fn nan() -> f64 {
-    f64::NAN
-}
-
 /// A number, or `null` for NaN, which is how `serde_json` writes it.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
@@ -293,17 +245,22 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn quality(predictions: &[(f64, bool)]) -> Quality {
+        let log: Vec<_> = predictions.iter().map(|(p, safe)| (p.ln(), *safe)).collect();
+        Quality::of(&log)
+    }
+
     fn seed(seed: u64, returns: &[f64], safe: &[bool]) -> SeedResult {
         SeedResult { seed, returns: returns.to_vec(), safe: safe.to_vec() }
     }
 
     fn evaluation(results: Vec<AlgoResult>) -> Evaluation {
-        let held_out = Judgement::from_predictions(&[(0.9, true), (0.2, true), (0.1, false), (0.3, false)]);
+        let held_out = quality(&[(0.9, true), (0.2, true), (0.1, false), (0.3, false)]);
         let rounds = results.iter().map(|result| Round::new(0, result, 0.98, f64::NAN)).collect();
         Evaluation {
             task: "navigation".into(),
             target: 0.9,
-            safety_model: SafetyModel { held_out, own: None, data_episodes: 40, data_segments: 400 },
+            safety_model: ModelQuality { held_out, own: None, data_episodes: 40, data_segments: 400 },
             results,
             rounds,
             references: vec![Reference { name: "standing still".into(), return_mean: -9.0, safe_share: 1.0 }],
@@ -362,11 +319,11 @@ mod tests {
     #[test]
     fn both_error_rates_are_counted() {
         let verdicts = [(0.9, true), (0.2, true), (0.1, false), (0.3, false), (0.6, false), (f64::NAN, false)];
-        let judged = Judgement::from_predictions(&verdicts);
+        let judged = quality(&verdicts);
         assert_eq!(judged.safe_called_unsafe, 0.5);
-        assert_eq!(judged.unsafe_called_safe, 0.25);
-        assert_eq!(judged.balanced_accuracy, 0.625);
-        assert_eq!(judged.accuracy, 4.0 / 6.0);
-        assert!(Judgement::from_predictions(&[]).accuracy.is_nan());
+        assert_eq!(judged.unsafe_called_safe, 0.5, "NaN is never right");
+        assert_eq!(judged.balanced_accuracy, 0.5);
+        assert_eq!(judged.accuracy, 0.5);
+        assert!(quality(&[]).accuracy.is_nan());
     }
 }

@@ -4,7 +4,7 @@
 //! treats episodes as independent; episodes of one seed share a policy, so an interval over seeds stands beside it. All
 //! intervals are 95 % ones. What has no value (the mean of nothing, the spread of one number) is NaN, never a guess.
 
-use prudence_env::random::{Stream, stream};
+use prudence_core::random::{Stream, stream};
 use rand_chacha::rand_core::Rng as _;
 
 use crate::beta;

@@ -1,125 +1,111 @@
 //! Fitting: binary cross-entropy of labelled (sub)trajectories, blame left for the model to spread.
 //!
 //! The log-probability of a prefix is a prefix sum of the steps' log-probabilities, so one pass over a segment scores all
-//! its prefixes and each labelled one adds its own term to the loss. Segments that start later get their own pass from
+//! its prefixes, and each labelled one adds its own term to the loss. Segments that start later get their own pass from
 //! h = 0. The split is by episodes: no segment of a held-out episode is ever trained on.
 
+use prudence_core::random::stream;
 use prudence_data::{Episode, Segment};
-use prudence_env::random::stream;
-use prudence_nn::kernels::sum_squares;
-use prudence_nn::{Adam, AdamSettings, Mlp, Scalar, loss};
+use prudence_nn::{Device, DeviceError};
+use prudence_nn::work::{AdamSettings, AdamStep, Parameters, TrajectoryLoss};
 use rand::RngExt as _;
-use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
-use crate::sequences::Sequences;
-use crate::{Error, SafetyModel};
+use crate::model::Networks;
+use crate::sequences::{Sequences, Span, Weights};
+use crate::{Error, FitSettings, ModelShape, SafetyModel};
 
-/// How the safety model is made. Section `[safety]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct FitSettings {
-    /// Layers between `(s, a)` and the GRU, the last one linear. Empty: the GRU reads `(s, a)` itself, as in the paper.
-    pub encoder: Vec<usize>,
-    /// Size of the GRU's memory h.
-    pub hidden: usize,
-    /// Layers of the decoder.
-    pub decoder: Vec<usize>,
-    /// Highest learning rate; it falls to 0 along a cosine.
-    pub learning_rate: f64,
-    /// AdamW's weight decay.
-    pub weight_decay: f64,
-    /// The gradient's norm is clipped to this.
-    pub clip: f64,
-    /// Segments a step.
-    pub batch: usize,
-    /// Steps of gradient descent.
-    pub steps: usize,
-    /// Every so many steps of a segment a prefix enters the loss; the whole segment always does.
-    pub prefix_every: usize,
-    /// Share of the episodes held out.
-    pub held_out: f64,
-}
-
-impl Default for FitSettings {
-    fn default() -> Self {
-        Self {
-            encoder: vec![64, 32],
-            hidden: 16,
-            decoder: vec![64, 64],
-            learning_rate: 5e-3,
-            weight_decay: 1e-4,
-            clip: 1.0,
-            batch: 128,
-            steps: 8000,
-            prefix_every: 1,
-            held_out: 0.1,
-        }
-    }
-}
-
-/// The model in training and everything a step needs.
-pub struct Fitter<T> {
-    /// The model so far.
-    pub model: SafetyModel<T>,
+/// An ensemble in training: every member has its own batches, its own optimiser, and is clipped alone.
+pub struct Fitter<D: Device> {
+    device: D,
     settings: FitSettings,
-    adam: Adam<T>,
-    shards: [Shard<T>; SHARDS],
+    shape: ModelShape,
+    networks: Networks,
+    members: usize,
+    /// Encoder, GRU and decoder of each member.
+    pub parameters: Parameters<D>,
+    model: SafetyModel,
+    centre: D::Buf,
+    scale: D::Buf,
+    parts: Vec<Part<D>>,
+    steps: u64,
+    /// `[M]` each
+    rate: D::Buf,
+    correction: D::Buf,
+    shrink: D::Buf,
+    factor: D::Buf,
+    active: D::Buf,
 }
 
-/// A batch is cut into this many parts, whose gradients are added in order: as many threads can work at one step, and
-/// the sum has the same bits however many do.
-const SHARDS: usize = 2;
-
-/// A part of a batch.
-struct Shard<T> {
-    sequences: Sequences<T>,
-    gradients: Vec<T>,
-    loss: T,
+/// A part of every member's batch.
+struct Part<D: Device> {
+    sequences: Sequences<D>,
+    /// `[M, parameters]`
+    gradients: D::Buf,
+    /// `[M, T, N]`
+    labels: D::Buf,
+    host_labels: Vec<f32>,
+    /// `[M]` each
+    scale: D::Buf,
+    loss: D::Buf,
+    outcome: Result<(), DeviceError>,
 }
 
-impl<T: Scalar> Shard<T> {
-    /// The loss of these segments and its gradient, both times `scale`. Every `prefix_every`-th prefix counts.
-    fn run(
-        &mut self,
-        model: &SafetyModel<T>,
-        episodes: &[Episode],
-        segments: &[&Segment],
-        prefix_every: usize,
-        scale: T,
-    ) {
-        self.loss = T::ZERO;
-        if segments.is_empty() {
-            return self.gradients.fill(T::ZERO);
+/// What all parts of a step share.
+struct Step<'a, D: Device> {
+    device: &'a D,
+    shape: &'a ModelShape,
+    networks: &'a Networks,
+    weights: Weights<'a, D>,
+    episodes: &'a [Episode],
+    prefix_every: usize,
+    /// One over the number of each member's labelled prefixes.
+    scale: &'a [f64],
+    /// Segments of a member in a part.
+    rows: usize,
+}
+
+impl<D: Device> Part<D> {
+    /// The loss of these segments, a list per member, and its gradient.
+    fn run(&mut self, step: &Step<'_, D>, segments: &[&[&Segment]]) -> Result<(), DeviceError> {
+        let (d, rows) = (step.device, step.rows);
+        let longest = segments.iter().flat_map(|s| s.iter()).map(|s| s.end - s.start).max();
+        let Some(steps) = longest else {
+            d.fill(&mut self.gradients, 0, segments.len() * step.shape.parameters(), 0.0);
+            d.fill(&mut self.loss, 0, segments.len(), 0.0);
+            return Ok(());
+        };
+        let span = |s: &&Segment| Span { episode: &step.episodes[s.episode], start: s.start, end: s.end };
+        let spans: Vec<Vec<Span<'_>>> = segments.iter().map(|member| member.iter().map(span).collect()).collect();
+        let spans: Vec<&[Span<'_>]> = spans.iter().map(Vec::as_slice).collect();
+        self.sequences.set_steps(d, step.shape, step.networks, steps)?;
+        self.sequences.forward(d, step.networks, &step.weights, &spans);
+        self.label(step, segments, steps)?;
+        let loss = TrajectoryLoss { labels: &self.labels, scale: &self.scale, steps, rows };
+        d.trajectory_loss(loss, &mut self.sequences.decoder, &mut self.loss);
+        self.sequences.backward(d, step.networks, &step.weights, &mut self.gradients);
+        Ok(())
+    }
+
+    /// Writes the labels of all prefixes: 1 safe, -1 unsafe, 0 none.
+    fn label(&mut self, step: &Step<'_, D>, segments: &[&[&Segment]], steps: usize) -> Result<(), DeviceError> {
+        let (d, all) = (step.device, steps * step.rows);
+        if self.host_labels.len() < segments.len() * all {
+            self.labels = d.buffer(segments.len() * all)?;
         }
-        let spans: Vec<_> = segments.iter().map(|s| (&episodes[s.episode], s.start, s.end)).collect();
-        self.sequences.log_prob(model, &spans);
-        let batch = self.sequences.batch();
-        let (log_prob, gradient) = self.sequences.log_prob_and_gradient(); // the gradient by log P first, [T, B]
-        gradient.fill(T::ZERO);
-        for (b, segment) in segments.iter().enumerate() {
-            let mut sum = T::ZERO;
-            for t in 0..segment.end - segment.start {
-                sum += log_prob[t * batch + b];
-                if let Some(safe) = prefix_label(segment, t + 1, prefix_every) {
-                    let (loss, derivative) = loss::trajectory_cross_entropy(sum, safe);
-                    self.loss += loss * scale;
-                    gradient[t * batch + b] = derivative;
+        self.host_labels.clear();
+        self.host_labels.resize(segments.len() * all, 0.0);
+        for (member, segments) in segments.iter().enumerate() {
+            for (n, segment) in segments.iter().enumerate() {
+                for length in 1..=segment.end - segment.start {
+                    let label = prefix_label(segment, length, step.prefix_every);
+                    let number = label.map_or(0.0, |safe| if safe { 1.0 } else { -1.0 });
+                    self.host_labels[member * all + (length - 1) * step.rows + n] = number;
                 }
             }
         }
-        // A prefix's log-probability is the sum of its steps': each step gets the derivatives of all longer prefixes. Scaled
-        // before they are added: a model that is sure and wrong gives each close to the largest f32.
-        for (b, segment) in segments.iter().enumerate() {
-            let mut carried = T::ZERO;
-            for t in (0..segment.end - segment.start).rev() {
-                carried += gradient[t * batch + b] * scale;
-                gradient[t * batch + b] = carried;
-            }
-        }
-        let (logits, gradient) = self.sequences.decoder.output_and_gradient();
-        loss::log_sigmoid_backward(logits, gradient);
-        self.sequences.backward(model, &mut self.gradients);
+        d.write(&mut self.labels, 0, &self.host_labels);
+        d.steer(&mut self.scale, 0, step.scale);
+        Ok(())
     }
 }
 
@@ -135,59 +121,126 @@ fn prefix_label(segment: &Segment, length: usize, prefix_every: usize) -> Option
     wanted.then(|| segment.prefix_label(length)).flatten()
 }
 
-impl<T: Scalar> Fitter<T> {
-    /// Wraps a model whose parameters are set.
-    pub fn new(model: SafetyModel<T>, settings: &FitSettings) -> Self {
-        let decay = AdamSettings { weight_decay: settings.weight_decay, ..AdamSettings::default() };
-        let shard = || Shard {
-            sequences: Sequences::new(&model, settings.batch.div_ceil(SHARDS)),
-            gradients: vec![T::ZERO; model.parameters.len()],
-            loss: T::ZERO,
+fn labelled_prefixes(segment: &Segment, prefix_every: usize) -> usize {
+    (1..=segment.end - segment.start).filter(|n| prefix_label(segment, *n, prefix_every).is_some()).count()
+}
+
+impl<D: Device> Fitter<D> {
+    /// Continues from `model`.
+    pub fn new(device: &D, model: SafetyModel, settings: &FitSettings) -> Result<Self, Error> {
+        let (shape, members) = (model.shape.clone(), model.members);
+        let networks = shape.networks(members);
+        let rows = settings.batch.div_ceil(D::PARTS);
+        let put = |numbers: &[f32]| -> Result<D::Buf, Error> {
+            // Members read batches of their own, so each has its own copy of what is the same for all.
+            let mut buffer = device.buffer(members * numbers.len())?;
+            (0..members).for_each(|m| device.write(&mut buffer, m * numbers.len(), numbers));
+            Ok(buffer)
         };
-        Self {
-            adam: Adam::new(model.parameters.len(), decay),
-            shards: std::array::from_fn(|_| shard()),
+        let part = || -> Result<Part<D>, Error> {
+            Ok(Part {
+                sequences: Sequences::new(device, &shape, &networks, 1, rows, 1)?,
+                gradients: device.buffer(model.parameters.len())?,
+                labels: device.buffer(0)?,
+                host_labels: Vec::new(),
+                scale: device.buffer(members)?,
+                loss: device.buffer(members)?,
+                outcome: Ok(()),
+            })
+        };
+        let mut active = device.buffer(members)?;
+        device.fill(&mut active, 0, members, 1.0);
+        Ok(Self {
+            parameters: Parameters::new(device, members, &model.parameters)?,
+            centre: put(&model.centre)?,
+            scale: put(&model.scale)?,
+            parts: (0..D::PARTS).map(|_| part()).collect::<Result<_, _>>()?,
+            steps: 0,
+            rate: device.buffer(members)?,
+            correction: device.buffer(members)?,
+            shrink: device.buffer(members)?,
+            factor: device.buffer(members)?,
+            active,
+            device: device.clone(),
             settings: settings.clone(),
+            shape,
+            networks,
+            members,
             model,
+        })
+    }
+
+    /// The loss of each member's segments and, left in [`Fitter::parameters`], its gradient.
+    pub fn gradients(&mut self, episodes: &[Episode], batches: &[Vec<&Segment>]) -> Result<(), Error> {
+        let (every, rows) = (self.settings.prefix_every, self.settings.batch.div_ceil(D::PARTS));
+        assert!(batches.iter().all(|batch| batch.len() <= self.settings.batch), "more segments than the batch holds");
+        let terms = |batch: &Vec<&Segment>| batch.iter().map(|s| labelled_prefixes(s, every)).sum::<usize>();
+        let scale: Vec<f64> = batches.iter().map(|batch| 1.0 / terms(batch).max(1) as f64).collect();
+        let step = Step {
+            device: &self.device,
+            shape: &self.shape,
+            networks: &self.networks,
+            weights: Weights { parameters: &self.parameters.values, centre: &self.centre, scale: &self.scale },
+            episodes,
+            prefix_every: every,
+            scale: &scale,
+            rows,
+        };
+        let part_of = |i: usize| -> Vec<&[&Segment]> {
+            let of = |n: usize| n.min(i * rows)..n.min((i + 1) * rows);
+            batches.iter().map(|batch| &batch[of(batch.len())]).collect()
+        };
+        let mut jobs: Vec<_> = self.parts.iter_mut().enumerate().map(|(i, part)| (part, part_of(i))).collect();
+        self.device.each_part(&mut jobs, |(part, segments)| part.outcome = part.run(&step, segments));
+        let [first, others @ ..] = &mut self.parts[..] else { return Ok(()) };
+        for part in others {
+            std::mem::replace(&mut part.outcome, Ok(()))?;
+            self.device.add_gradients(&mut first.gradients, &part.gradients);
+            self.device.add_gradients(&mut first.loss, &part.loss);
         }
+        std::mem::replace(&mut first.outcome, Ok(()))?;
+        std::mem::swap(&mut first.gradients, &mut self.parameters.gradients);
+        Ok(())
     }
 
-    /// The loss of these segments and, left in `gradients`, its gradient.
-    pub fn loss_and_gradient(&mut self, episodes: &[Episode], segments: &[&Segment]) -> T {
-        assert!(segments.len() <= self.settings.batch, "more segments than the batch holds");
-        let every = self.settings.prefix_every;
-        let labelled = |s: &&Segment| (1..=s.end - s.start).filter(|n| prefix_label(s, *n, every).is_some()).count();
-        let scale = T::of(1.0 / segments.iter().map(labelled).sum::<usize>().max(1) as f64);
-        let (model, size, n) = (&self.model, self.settings.batch.div_ceil(SHARDS), segments.len());
-        self.shards.par_iter_mut().enumerate().for_each(|(i, shard)| {
-            let part = &segments[n.min(i * size)..n.min((i + 1) * size)];
-            shard.run(model, episodes, part, every, scale);
-        });
-        let (first, others) = self.shards.split_at_mut(1);
-        for other in others {
-            first[0].loss += other.loss;
-            first[0].gradients.iter_mut().zip(&other.gradients).for_each(|(sum, x)| *sum += *x);
+    /// The members' losses at the last [`Fitter::gradients`].
+    pub fn losses(&self) -> Result<Vec<f32>, Error> {
+        let mut losses = vec![0.0; self.members];
+        self.device.read(&self.parts[0].loss, 0, &mut losses)?;
+        Ok(losses)
+    }
+
+    /// One step of AdamW for each member on its own segments.
+    pub fn step(&mut self, episodes: &[Episode], batches: &[Vec<&Segment>], rate: f64) -> Result<(), Error> {
+        self.gradients(episodes, batches)?;
+        self.steps += 1;
+        let (d, adam) = (&self.device, AdamSettings::default());
+        let (step_size, correction) = adam.correction(rate, self.steps);
+        for (buffer, number) in [
+            (&mut self.rate, step_size),
+            (&mut self.correction, correction),
+            (&mut self.shrink, 1.0 - rate * self.settings.weight_decay),
+        ] {
+            d.steer(buffer, 0, &vec![number; self.members]);
         }
-        first[0].loss
+        d.clip(&self.parameters.gradients, self.members, self.settings.clip, &mut self.factor);
+        let step = AdamStep {
+            settings: adam,
+            rate: &self.rate,
+            correction: &self.correction,
+            active: &self.active,
+            shrink: Some(&self.shrink),
+            factor: Some(&self.factor),
+        };
+        d.adam(&mut self.parameters, &step, None);
+        Ok(())
     }
 
-    /// The gradient the last [`Fitter::loss_and_gradient`] left.
-    pub fn gradients(&self) -> &[T] {
-        &self.shards[0].gradients
-    }
-
-    /// The parameters: encoder, GRU, decoder.
-    pub fn parameters(&mut self) -> &mut [T] {
-        &mut self.model.parameters
-    }
-
-    /// One step of AdamW on these segments; returns the loss.
-    pub fn step(&mut self, episodes: &[Episode], segments: &[&Segment], rate: f64) -> T {
-        let loss = self.loss_and_gradient(episodes, segments);
-        let norm = sum_squares(self.gradients()).f64().sqrt();
-        let scale = if norm > self.settings.clip { self.settings.clip / norm } else { 1.0 };
-        self.adam.step(&mut self.model.parameters, &self.shards[0].gradients, rate, scale);
-        loss
+    /// The model as it is now.
+    pub fn model(&self) -> Result<SafetyModel, Error> {
+        let mut model = self.model.clone();
+        self.device.read(&self.parameters.values, 0, &mut model.parameters)?;
+        Ok(model)
     }
 }
 
@@ -225,25 +278,31 @@ pub fn initial_model(
     settings: &FitSettings,
     seed: u64,
 ) -> SafetyModel {
-    let mut model = SafetyModel::zeros(observation, action, &settings.encoder, settings.hidden, &settings.decoder);
-    (model.centre, model.scale) = moments(episodes, observation, action);
-    let rng = &mut stream(seed, "safety-init", 0);
-    let encoder = model.encoder.as_ref().map_or(0, Mlp::parameters);
-    let (encoder, rest) = model.parameters.split_at_mut(encoder);
-    let (gru, decoder) = rest.split_at_mut(model.gru.parameters());
-    if let Some(shape) = &model.encoder {
-        shape.init(encoder, rng);
+    let shape = ModelShape::new(observation, action, &settings.encoder, settings.hidden, &settings.decoder);
+    let mut parameters = vec![0.0; settings.ensemble * shape.parameters()];
+    for (m, parameters) in parameters.chunks_exact_mut(shape.parameters()).enumerate() {
+        let mut rng = stream(seed, "safety-init", m as u64);
+        let mut uniform = |bound: f64| rng.random_range(-bound..bound);
+        let [encoder, gru, decoder] = shape.split_mut(parameters);
+        if let Some(shape) = &shape.encoder {
+            shape.init(encoder, &mut uniform);
+        }
+        shape.gru.init(gru, &mut uniform);
+        shape.decoder.init(decoder, &mut uniform);
+        if let Some(bias) = decoder.last_mut() {
+            *bias = (10.0 * (horizon as f32 + 1.0)).ln();
+        }
     }
-    model.gru.init(gru, rng);
-    model.decoder.init(decoder, rng);
-    if let Some(bias) = decoder.last_mut() {
-        *bias = (10.0 * (horizon as f32 + 1.0)).ln();
-    }
-    model
+    let (centre, scale) = moments(episodes, observation, action);
+    SafetyModel { shape, members: settings.ensemble, centre, scale, parameters }
 }
 
-/// Fits a model to the training segments. `progress` hears the step and the loss.
-pub fn fit(
+/// Steps between two looks at the loss.
+const LOOK_EVERY: usize = 20;
+
+/// Fits a model to the training segments. `progress` hears the step and the members' mean loss, every so often.
+pub fn fit<D: Device>(
+    device: &D,
     episodes: &[Episode],
     training: &[Segment],
     horizon: usize,
@@ -252,7 +311,7 @@ pub fn fit(
     mut progress: impl FnMut(usize, f32),
 ) -> Result<SafetyModel, Error> {
     let Some(first) = training.first().map(|s| &episodes[s.episode]) else {
-        return Err(Error::Data("no labelled episode to train on: run `prudence label` first".into()));
+        return Err(Error::Data("no labelled episode to train on".into()));
     };
     for (verdict, name) in [(true, "safe"), (false, "unsafe")] {
         if !training.iter().any(|s| s.safe == verdict) {
@@ -265,19 +324,30 @@ pub fn fit(
     used.dedup();
     let used: Vec<&Episode> = used.into_iter().map(|i| &episodes[i]).collect();
     let model = initial_model(&used, observation, action, horizon, settings, seed);
-    let mut fitter = Fitter::new(model, settings);
-    let mut rng = stream(seed, "safety-batches", 0);
-    let mut batch = Vec::with_capacity(settings.batch);
+    let mut fitter = Fitter::new(device, model, settings)?;
+    let mut draws: Vec<_> = (0..settings.ensemble as u64).map(|m| stream(seed, "safety-batches", m)).collect();
+    let mut batches = vec![Vec::with_capacity(settings.batch); settings.ensemble];
     for step in 0..settings.steps {
-        batch.clear();
-        batch.extend((0..settings.batch).map(|_| &training[rng.random_range(0..training.len())]));
+        for (batch, rng) in batches.iter_mut().zip(&mut draws) {
+            batch.clear();
+            batch.extend((0..settings.batch).map(|_| &training[rng.random_range(0..training.len())]));
+        }
         let along = step as f64 / settings.steps as f64;
         let rate = settings.learning_rate * 0.5 * (1.0 + (std::f64::consts::PI * along).cos());
-        let loss = fitter.step(episodes, &batch, rate);
-        if !loss.is_finite() || !fitter.gradients().iter().all(|g| g.is_finite()) {
-            return Err(Error::Diverged { step });
+        fitter.step(episodes, &batches, rate)?;
+        let done = step + 1;
+        if done.is_multiple_of(LOOK_EVERY) || done == settings.steps {
+            let losses = fitter.losses()?;
+            if let Some(loss) = losses.iter().find(|loss| !loss.is_finite()) {
+                return Err(Error::Diverged { step, loss: *loss });
+            }
+            progress(done, losses.iter().sum::<f32>() / losses.len() as f32);
         }
-        progress(step + 1, loss);
     }
-    Ok(fitter.model)
+    let model = fitter.model()?;
+    if model.parameters.iter().all(|w| w.is_finite()) {
+        Ok(model)
+    } else {
+        Err(Error::Diverged { step: settings.steps, loss: f32::NAN })
+    }
 }

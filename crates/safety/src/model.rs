@@ -1,10 +1,7 @@
-//! The model itself: its shape, its file, and scoring.
+//! The model as a file holds it: its shape, its normalisation, the parameters of its members.
 
-use prudence_data::Episode;
 use prudence_nn::weights::{Reader, Writer};
-use prudence_nn::{Gru, Mlp, MlpWork, Scalar, loss, weights};
-
-use crate::sequences::Sequences;
+use prudence_nn::{Bank, DeviceError, Gru, Mlp, Shape, weights};
 
 /// What can go wrong with a safety model.
 #[derive(Debug, thiserror::Error)]
@@ -13,12 +10,12 @@ pub enum Error {
     /// The file is not a safety model, or is damaged.
     #[error("{0}")]
     Weights(#[from] weights::Error),
-    /// The header lacks something or holds nonsense.
+    /// A header line is missing or invalid.
     #[error("not a safety model: header `{key}` is {given}, expected {expected}")]
     Header {
         /// Which line of the header.
         key: &'static str,
-        /// What stands there.
+        /// What it says.
         given: String,
         /// What would be accepted.
         expected: String,
@@ -26,7 +23,7 @@ pub enum Error {
     /// The model was made for other observations or actions.
     #[error(
         "the safety model reads observations of {model_observation} and actions of {model_action} numbers; \
-         this task has {observation} and {action}: fit a model on this task's episodes (`prudence fit`)"
+         this task has {observation} and {action}"
     )]
     Dimensions {
         /// The model's.
@@ -38,229 +35,175 @@ pub enum Error {
         /// The task's.
         action: usize,
     },
-    /// Numbers ran away.
-    #[error("fitting diverged at step {step}; try a smaller safety.learning_rate")]
+    /// The loss or the gradient is no longer finite.
+    #[error("fitting diverged: the loss is {loss} at step {step}")]
     Diverged {
         /// Steps of gradient descent so far.
         step: usize,
+        /// The loss.
+        loss: f32,
     },
-    /// Nothing to learn from.
+    /// There is nothing to learn from.
     #[error("{0}")]
     Data(String),
+    /// The device has no room, or failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }
 
-/// A recurrent safety model over observations and actions in the environment's units.
-#[derive(Clone, Debug)]
-pub struct SafetyModel<T = f32> {
-    observation: usize,
-    action: usize,
-    /// Means and inverse deviations of `(s, a)`, by which inputs are normalised.
-    pub(crate) centre: Vec<T>,
-    pub(crate) scale: Vec<T>,
-    /// What the GRU reads of `(s, a)`: a few features, or `(s, a)` itself where there is none (the paper's form).
+/// The shape of one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelShape {
+    /// Numbers of an observation.
+    pub observation: usize,
+    /// Numbers of an action.
+    pub action: usize,
+    /// What the GRU reads of `(s, a)`: a few features, or `(s, a)` itself where there is no encoder (the paper's form).
     ///
     /// A GRU's gates are linear in their input; a strip or a disc is not, and only the memory can count steps inside one.
-    pub(crate) encoder: Option<Mlp>,
-    pub(crate) gru: Gru,
-    pub(crate) decoder: Mlp,
-    /// Encoder, GRU, decoder.
-    pub(crate) parameters: Vec<T>,
+    pub encoder: Option<Mlp>,
+    /// The memory.
+    pub gru: Gru,
+    /// From `(s, a, h)` to a logit.
+    pub decoder: Mlp,
 }
 
-/// The history of one episode in progress, as the model and the agent see it.
-#[derive(Clone, Debug)]
-pub struct Tracker<T = f32> {
-    /// h, the model's memory before the next step.
-    pub hidden: Vec<T>,
-    /// The running sum C of log-probabilities, kept at or above the floor.
-    pub sum: T,
-    floor: T,
-    /// `(s, a)`; the GRU's input; the decoder's.
-    rows: [Vec<T>; 3],
-    scratch: [Vec<T>; 3],
-    layers: [Vec<T>; 2],
+/// The networks of G members, whose parameters lie as encoder, GRU, decoder.
+pub(crate) struct Networks {
+    pub encoder: Option<Bank<Mlp>>,
+    pub gru: Bank<Gru>,
+    pub decoder: Bank<Mlp>,
 }
 
-impl<T: Scalar> Tracker<T> {
-    /// Forgets the history: the start of an episode.
-    pub fn reset(&mut self) {
-        self.hidden.fill(T::ZERO);
-        self.sum = T::ZERO;
-    }
-
-    /// What joins the observation for the agent: h, then the share of the floor used up. Without the floor scores pile up
-    /// after a violation and the multiplier never comes back.
-    pub fn write_memory(&self, out: &mut [T]) {
-        let (hidden, used) = out.split_at_mut(self.hidden.len());
-        hidden.copy_from_slice(&self.hidden);
-        used[0] = self.sum / self.floor;
-    }
-
-    /// The score the agent gets for a step of this log-probability: how far the floored running sum falls.
-    pub fn score(&mut self, log_prob: T) -> T {
-        let before = self.sum;
-        self.sum = (before + log_prob).max(self.floor);
-        self.sum - before
-    }
-}
-
-impl<T: Scalar> SafetyModel<T> {
-    /// A model of this shape, its parameters still missing: a file's sizes are not believed before its tensors are seen.
-    fn shaped(observation: usize, action: usize, encoder: &[usize], hidden: usize, decoder: &[usize]) -> Self {
+impl ModelShape {
+    /// A member with these layers; the encoder's last layer is its output.
+    pub fn new(observation: usize, action: usize, encoder: &[usize], hidden: usize, decoder: &[usize]) -> Self {
         let inputs = observation + action;
         let encoder = encoder.split_last().map(|(features, layers)| Mlp::new(inputs, layers, *features));
         let gru = Gru { inputs: encoder.as_ref().map_or(inputs, Mlp::outputs), hidden };
-        let decoder = Mlp::new(inputs + hidden, decoder, 1);
-        let (centre, scale) = (vec![T::ZERO; inputs], vec![T::ONE; inputs]);
-        Self { observation, action, centre, scale, encoder, gru, decoder, parameters: Vec::new() }
-    }
-
-    /// A model of this shape with all parameters zero.
-    pub(crate) fn zeros(
-        observation: usize,
-        action: usize,
-        encoder: &[usize],
-        hidden: usize,
-        decoder: &[usize],
-    ) -> Self {
-        let mut model = Self::shaped(observation, action, encoder, hidden, decoder);
-        let encoder = model.encoder.as_ref().map_or(0, Mlp::parameters);
-        model.parameters = vec![T::ZERO; encoder + model.gru.parameters() + model.decoder.parameters()];
-        model
+        Self { observation, action, encoder, gru, decoder: Mlp::new(inputs + hidden, decoder, 1) }
     }
 
     /// Numbers of an observation and an action together.
-    pub(crate) fn inputs(&self) -> usize {
+    pub fn inputs(&self) -> usize {
         self.observation + self.action
     }
 
-    /// The number of numbers an agent gets beside its observation: h and the running sum.
-    pub fn memory(&self) -> usize {
-        self.gru.hidden + 1
+    /// Parameters of one member.
+    pub fn parameters(&self) -> usize {
+        self.encoder.as_ref().map_or(0, Mlp::parameters) + self.gru.parameters() + self.decoder.parameters()
     }
 
-    /// The size of h.
-    pub fn hidden(&self) -> usize {
-        self.gru.hidden
+    pub(crate) fn networks(&self, groups: usize) -> Networks {
+        let stride = self.parameters();
+        let at_gru = self.encoder.as_ref().map_or(0, Mlp::parameters);
+        let at_decoder = at_gru + self.gru.parameters();
+        fn bank<S: Shape>(shape: S, groups: usize, offset: usize, stride: usize) -> Bank<S> {
+            Bank { shape, groups, offset, stride }
+        }
+        Networks {
+            encoder: self.encoder.clone().map(|shape| bank(shape, groups, 0, stride)),
+            gru: bank(self.gru, groups, at_gru, stride),
+            decoder: bank(self.decoder.clone(), groups, at_decoder, stride),
+        }
+    }
+
+    /// The parameters of one member's encoder, GRU and decoder.
+    pub(crate) fn split_mut<'a>(&self, parameters: &'a mut [f32]) -> [&'a mut [f32]; 3] {
+        let (encoder, rest) = parameters.split_at_mut(self.encoder.as_ref().map_or(0, Mlp::parameters));
+        let (gru, decoder) = rest.split_at_mut(self.gru.parameters());
+        [encoder, gru, decoder]
+    }
+
+    /// The tensors of one member, under the names of PyTorch's modules.
+    fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        let named = |part: &str, tensors: Vec<(String, Vec<usize>)>| {
+            tensors.into_iter().map(|(name, shape)| (format!("{part}.{name}"), shape)).collect::<Vec<_>>()
+        };
+        let mut all = self.encoder.as_ref().map_or(Vec::new(), |encoder| named("encoder", encoder.tensors()));
+        all.extend(named("gru", self.gru.tensors()));
+        all.extend(named("decoder", self.decoder.tensors()));
+        all
+    }
+}
+
+/// A recurrent safety model over observations and actions in the environment's units: an ensemble of M members.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SafetyModel {
+    pub(crate) shape: ModelShape,
+    pub(crate) members: usize,
+    /// Means and inverse deviations of `(s, a)`, by which inputs are normalised.
+    pub(crate) centre: Vec<f32>,
+    pub(crate) scale: Vec<f32>,
+    /// `[M, parameters]`
+    pub(crate) parameters: Vec<f32>,
+}
+
+const FORMAT: &str = "prudence safety model 2";
+
+impl SafetyModel {
+    /// The shape of each member.
+    pub fn shape(&self) -> &ModelShape {
+        &self.shape
+    }
+
+    /// Members of the ensemble.
+    pub fn members(&self) -> usize {
+        self.members
+    }
+
+    /// How many numbers an agent sees beside its observation: the members' memories and the running sum.
+    pub fn memory_width(&self) -> usize {
+        self.members * self.shape.gru.hidden + 1
     }
 
     /// Refuses a task whose observations or actions are of another size.
     pub fn check(&self, observation: usize, action: usize) -> Result<(), Error> {
-        if (self.observation, self.action) == (observation, action) {
+        let (model_observation, model_action) = (self.shape.observation, self.shape.action);
+        if (model_observation, model_action) == (observation, action) {
             return Ok(());
         }
-        let (model_observation, model_action) = (self.observation, self.action);
         Err(Error::Dimensions { model_observation, model_action, observation, action })
     }
 
-    /// The parameters of encoder, GRU and decoder.
-    pub(crate) fn split(&self) -> (&[T], &[T], &[T]) {
-        let (encoder, rest) = self.parameters.split_at(self.encoder.as_ref().map_or(0, Mlp::parameters));
-        let (gru, decoder) = rest.split_at(self.gru.parameters());
-        (encoder, gru, decoder)
-    }
-
-    /// Writes the normalised `(s, a)`.
-    pub(crate) fn normalise(&self, observation: &[T], action: &[T], out: &mut [T]) {
-        let values = observation.iter().chain(action);
-        for (((out, x), centre), scale) in out.iter_mut().zip(values).zip(&self.centre).zip(&self.scale) {
-            *out = (*x - *centre) * *scale;
+    /// Adds the model to a file of weights; PyTorch loads member m's `m.gru.*` into `nn.GRU` and `m.decoder.*` into
+    /// `nn.Sequential`. Every name, of tensors and header lines, begins with `prefix`.
+    pub fn write(&self, file: &mut Writer, prefix: &str) {
+        let shape = &self.shape;
+        for (m, parameters) in self.parameters.chunks_exact(shape.parameters()).enumerate() {
+            file.network(&format!("{prefix}{m}."), &shape.tensors(), parameters);
+        }
+        file.tensor(format!("{prefix}centre"), &[shape.inputs()], &self.centre);
+        file.tensor(format!("{prefix}scale"), &[shape.inputs()], &self.scale);
+        let list = |sizes: &[usize]| sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let encoder = shape.encoder.as_ref().map(|shape| [shape.hidden_sizes(), &[shape.outputs()]].concat());
+        for (key, value) in [
+            ("format", FORMAT.to_owned()),
+            ("observation", shape.observation.to_string()),
+            ("action", shape.action.to_string()),
+            ("encoder", list(&encoder.unwrap_or_default())),
+            ("hidden", shape.gru.hidden.to_string()),
+            ("decoder", list(shape.decoder.hidden_sizes())),
+            ("members", self.members.to_string()),
+        ] {
+            file.metadata(&format!("{prefix}{key}"), value);
         }
     }
 
-    /// A tracker at the start of an episode, with this floor on the running sum (negative).
-    pub fn tracker(&self, floor: f64) -> Tracker<T> {
-        Tracker {
-            hidden: vec![T::ZERO; self.gru.hidden],
-            sum: T::ZERO,
-            floor: T::of(floor),
-            rows: [self.inputs(), self.gru.inputs, self.decoder.inputs()].map(|n| vec![T::ZERO; n]),
-            scratch: Default::default(),
-            layers: Default::default(),
-        }
-    }
-
-    /// `log P(psi_t = 1 | s_t, h_t, a_t)`, read before the memory moves on to `h_{t+1}`.
-    pub fn step(&self, tracker: &mut Tracker<T>, observation: &[T], action: &[T]) -> T {
-        let (encoder, gru, decoder) = self.split();
-        let Tracker { hidden, rows: [input, features, row], scratch, layers, .. } = tracker;
-        self.normalise(observation, action, input);
-        row[..input.len()].copy_from_slice(input);
-        row[input.len()..].copy_from_slice(hidden);
-        let mut logit = [T::ZERO];
-        self.decoder.forward_one(decoder, row, &mut logit, layers);
-        let features = match &self.encoder {
-            None => input,
-            Some(shape) => {
-                shape.forward_one(encoder, input, features, layers);
-                features
-            }
-        };
-        self.gru.step(gru, features, hidden, scratch);
-        -(-logit[0]).softplus()
-    }
-
-    /// `log P` for rows whose memory is known: `observation [N, S]`, `hidden [N, H]` (lying `stride` apart), `action [N, A]`.
-    pub fn decode(
-        &self,
-        observations: &[T],
-        hidden: &[T],
-        stride: usize,
-        actions: &[T],
-        rows: &mut Vec<T>,
-        work: &mut MlpWork<T>,
-        out: &mut Vec<T>,
-    ) {
-        let (n, width, inputs) = (actions.len() / self.action, self.decoder.inputs(), self.inputs());
-        rows.resize(n * width, T::ZERO);
-        for (i, row) in rows.chunks_exact_mut(width).enumerate() {
-            let (input, memory) = row.split_at_mut(inputs);
-            self.normalise(
-                &observations[i * self.observation..][..self.observation],
-                &actions[i * self.action..],
-                input,
-            );
-            memory.copy_from_slice(&hidden[i * stride..][..self.gru.hidden]);
-        }
-        work.set_batch(n);
-        self.decoder.forward(self.split().2, rows, 1, work);
-        out.resize(n, T::ZERO);
-        loss::log_sigmoid(work.output(), out);
-    }
-
-    /// A workspace for [`SafetyModel::decode`].
-    pub fn decoder_work(&self, batch: usize) -> MlpWork<T> {
-        MlpWork::new(&self.decoder, 1, batch)
-    }
-
-    /// Bytes of a safetensors file; PyTorch loads `gru.*` into `nn.GRU` and `decoder.*` into `nn.Sequential`.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
-        let mut file = Writer::default();
-        let (encoder, gru, decoder) = self.split();
-        if let Some(shape) = &self.encoder {
-            file.network("encoder.", &shape.tensors(), encoder);
-            let sizes: Vec<_> = shape.hidden_sizes().iter().chain([&shape.outputs()]).map(usize::to_string).collect();
-            file.metadata("encoder", sizes.join(","));
-        }
-        file.network("gru.", &self.gru.tensors(), gru);
-        file.network("decoder.", &self.decoder.tensors(), decoder);
-        file.tensor("centre", &[self.inputs()], &self.centre);
-        file.tensor("scale", &[self.inputs()], &self.scale);
-        file.metadata("format", "prudence safety model 1".into());
-        file.metadata("observation", self.observation.to_string());
-        file.metadata("action", self.action.to_string());
-        file.metadata("hidden", self.gru.hidden.to_string());
-        let sizes: Vec<_> = self.decoder.hidden_sizes().iter().map(usize::to_string).collect();
-        file.metadata("decoder", sizes.join(","));
-        Ok(file.finish()?)
-    }
-
-    /// The model in a file's bytes, every header line and shape checked.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        let file = Reader::new(bytes)?;
+    /// The model in a file of weights, every header line and shape checked. A file's sizes are not believed before its
+    /// tensors are seen.
+    pub fn read(file: &Reader<'_>, prefix: &str) -> Result<Self, Error> {
         let header = |key: &'static str, expected: &str| {
-            file.metadata(key).ok_or_else(|| Error::Header { key, given: "missing".into(), expected: expected.into() })
+            file.metadata(&format!("{prefix}{key}")).ok_or_else(|| Error::Header {
+                key,
+                given: "missing".into(),
+                expected: expected.into(),
+            })
         };
+        let given = header("format", FORMAT)?;
+        if given != FORMAT {
+            return Err(Error::Header { key: "format", given: given.into(), expected: FORMAT.into() });
+        }
         let count = |key: &'static str, text: &str| match text.trim().parse::<usize>() {
             Ok(n) if (1..=65_536).contains(&n) => Ok(n),
             _ => Err(Error::Header {
@@ -269,44 +212,37 @@ impl<T: Scalar> SafetyModel<T> {
                 expected: "a whole number from 1 to 65536".into(),
             }),
         };
-        let format = "prudence safety model 1";
-        let given = header("format", format)?;
-        if given != format {
-            return Err(Error::Header { key: "format", given: given.into(), expected: format.into() });
-        }
         let number = |key| count(key, header(key, "a whole number")?);
-        let sizes = |key: &'static str, text: &str| match text {
+        let sizes = |key: &'static str| match header(key, "layer sizes")? {
             "" => Ok(Vec::new()),
-            sizes => sizes.split(',').map(|s| count(key, s)).collect::<Result<_, _>>(),
+            sizes => sizes.split(',').map(|size| count(key, size)).collect::<Result<Vec<_>, _>>(),
         };
-        let encoder: Vec<usize> = sizes("encoder", file.metadata("encoder").unwrap_or_default())?;
-        let decoder: Vec<usize> = sizes("decoder", header("decoder", "layer sizes")?)?;
-        let (observation, action) = (number("observation")?, number("action")?);
-        let mut model = Self::shaped(observation, action, &encoder, number("hidden")?, &decoder);
-        if let Some(shape) = &model.encoder {
-            model.parameters = file.network("encoder.", &shape.tensors())?;
+        let shape = ModelShape::new(
+            number("observation")?,
+            number("action")?,
+            &sizes("encoder")?,
+            number("hidden")?,
+            &sizes("decoder")?,
+        );
+        let members = number("members")?;
+        let mut parameters = Vec::new();
+        for m in 0..members {
+            parameters.extend(file.network::<f32>(&format!("{prefix}{m}."), &shape.tensors())?);
         }
-        model.parameters.extend(file.network::<T>("gru.", &model.gru.tensors())?);
-        model.parameters.extend(file.network::<T>("decoder.", &model.decoder.tensors())?);
-        model.centre = file.tensor("centre", &[model.inputs()])?;
-        model.scale = file.tensor("scale", &[model.inputs()])?;
-        Ok(model)
+        let inputs = shape.inputs();
+        let column = |name: &str| file.tensor(&format!("{prefix}{name}"), &[inputs]);
+        Ok(Self { members, centre: column("centre")?, scale: column("scale")?, parameters, shape })
     }
-}
 
-impl SafetyModel<f32> {
-    /// Step-by-step log-probabilities of whole episodes, many at a time: `[T]` for each. Order is kept.
-    pub fn score(&self, episodes: &[&Episode]) -> Vec<Vec<f32>> {
-        const BATCH: usize = 64;
-        let mut scores = Vec::with_capacity(episodes.len());
-        let mut sequences = Sequences::new(self, BATCH);
-        for chunk in episodes.chunks(BATCH) {
-            let spans: Vec<_> = chunk.iter().map(|e| (*e, 0, e.len())).collect();
-            let log_prob = sequences.log_prob(self, &spans);
-            for (b, episode) in chunk.iter().enumerate() {
-                scores.push((0..episode.len()).map(|t| log_prob[t * BATCH + b]).collect());
-            }
-        }
-        scores
+    /// Bytes of a safetensors file with this model alone.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        let mut file = Writer::default();
+        self.write(&mut file, "");
+        Ok(file.finish()?)
+    }
+
+    /// The model in a file's bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        Self::read(&Reader::new(bytes)?, "")
     }
 }

@@ -1,84 +1,99 @@
-//! How far a safety model can be trusted: both error rates, calibration, on episodes it was not trained on.
+//! How far a safety model can be trusted: both error rates and calibration, on episodes it was not trained on.
 //!
 //! Accuracy alone misleads: where 95 % of the data is unsafe, a model that calls everything unsafe has 95 %.
 
 use prudence_data::{Episode, Segment};
-use serde::{Deserialize, Serialize};
+use prudence_nn::Device;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::SafetyModel;
+use crate::{Error, Scorer};
 
-/// What predictions on labelled episodes amount to. A prediction counts as "safe" from P = 0.5 on.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// What predictions on labelled episodes amount to. A prediction counts as "safe" from P = 0.5 on. A rate without cases is
+/// NaN, and `null` in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// Labelled whole episodes judged.
-    pub episodes: usize,
-    /// Share of them that is truly safe.
-    pub safe_share: f64,
     /// Share called right.
+    #[serde(deserialize_with = "number")]
     pub accuracy: f64,
     /// Mean of the shares called right among the safe and among the unsafe.
+    #[serde(deserialize_with = "number")]
     pub balanced_accuracy: f64,
+    /// Labelled whole episodes judged.
+    pub episodes: u64,
+    /// Share of them that is truly safe.
+    #[serde(default = "nan", deserialize_with = "number")]
+    pub safe_share: f64,
     /// Share of the safe episodes called unsafe.
+    #[serde(default = "nan", deserialize_with = "number")]
     pub safe_called_unsafe: f64,
     /// Share of the unsafe episodes called safe.
+    #[serde(default = "nan", deserialize_with = "number")]
     pub unsafe_called_safe: f64,
     /// Mean squared error of the probability (Brier).
+    #[serde(default = "nan", deserialize_with = "number")]
     pub brier: f64,
     /// Expected calibration error over ten bins of the probability.
+    #[serde(default = "nan", deserialize_with = "number")]
     pub calibration_error: f64,
     /// Mean log-probability of the truly safe episodes; the constraint's budget is log(d).
+    #[serde(default = "nan", deserialize_with = "number")]
     pub safe_mean_log_prob: f64,
+}
+
+fn nan() -> f64 {
+    f64::NAN
+}
+
+/// A number, or `null` for NaN, which is how `serde_json` writes it.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 impl Quality {
     /// From log-probabilities of being safe, and the truth.
     pub fn of(predictions: &[(f64, bool)]) -> Self {
-        let n = predictions.len();
-        let share = |hit: usize, of: usize| if of == 0 { 0.0 } else { hit as f64 / of as f64 };
+        let n = predictions.len() as f64;
         let half = 0.5f64.ln();
-        let count = |f: &dyn Fn(f64, bool) -> bool| predictions.iter().filter(|(l, safe)| f(*l, *safe)).count();
+        let count = |f: &dyn Fn(f64, bool) -> bool| predictions.iter().filter(|(l, safe)| f(*l, *safe)).count() as f64;
         let safe = count(&|_, safe| safe);
         // Counted from the right ones: a NaN is never right.
-        let missed_safe = safe - count(&|l, safe| safe && l >= half);
-        let missed_unsafe = n - safe - count(&|l, safe| !safe && l < half);
-        let (safe_called_unsafe, unsafe_called_safe) = (share(missed_safe, safe), share(missed_unsafe, n - safe));
-        let mut bins = [(0.0, 0.0, 0usize); 10];
+        let safe_right = count(&|l, safe| safe && l >= half);
+        let unsafe_right = count(&|l, safe| !safe && l < half);
+        let safe_called_unsafe = (safe - safe_right) / safe;
+        let unsafe_called_safe = (n - safe - unsafe_right) / (n - safe);
+        let mut bins = [(0.0, 0.0); 10];
         let mut brier = 0.0;
         for (l, truth) in predictions {
             let (p, y) = (l.exp(), f64::from(u8::from(*truth)));
             brier += (p - y) * (p - y);
             let bin = &mut bins[((p * 10.0) as usize).min(9)];
-            *bin = (bin.0 + p, bin.1 + y, bin.2 + 1);
+            *bin = (bin.0 + p, bin.1 + y);
         }
-        let gap: f64 = bins.iter().map(|(p, y, _)| (p - y).abs()).sum();
+        let gap: f64 = bins.iter().map(|(p, y)| (p - y).abs()).sum();
         let safe_sum: f64 = predictions.iter().filter(|(_, safe)| *safe).map(|(l, _)| l).sum();
-        let balanced = match (safe, n - safe) {
-            (0, _) => 1.0 - unsafe_called_safe,
-            (_, 0) => 1.0 - safe_called_unsafe,
-            _ => 1.0 - 0.5 * (safe_called_unsafe + unsafe_called_safe),
-        };
         Self {
-            episodes: n,
-            safe_share: share(safe, n),
-            accuracy: share(n - missed_safe - missed_unsafe, n),
-            balanced_accuracy: balanced,
+            accuracy: (safe_right + unsafe_right) / n,
+            balanced_accuracy: 1.0 - 0.5 * (safe_called_unsafe + unsafe_called_safe),
+            episodes: predictions.len() as u64,
+            safe_share: safe / n,
             safe_called_unsafe,
             unsafe_called_safe,
-            brier: brier / n.max(1) as f64,
-            calibration_error: gap / n.max(1) as f64,
-            safe_mean_log_prob: safe_sum / safe.max(1) as f64,
+            brier: brier / n,
+            calibration_error: gap / n,
+            safe_mean_log_prob: safe_sum / safe,
         }
     }
 }
 
 /// Log-probability of being safe and the label, for each whole-episode segment among `segments`.
-pub fn predictions(model: &SafetyModel, episodes: &[Episode], segments: &[Segment]) -> Vec<(f64, bool)> {
+pub fn predictions<D: Device>(
+    scorer: &Scorer<D>,
+    episodes: &[Episode],
+    segments: &[Segment],
+) -> Result<Vec<(f64, bool)>, Error> {
     let whole: Vec<_> = segments.iter().filter(|s| s.start == 0 && s.end == episodes[s.episode].len()).collect();
     let chosen: Vec<_> = whole.iter().map(|s| &episodes[s.episode]).collect();
-    let scores = model.score(&chosen);
-    scores
-        .iter()
-        .zip(&whole)
-        .map(|(scores, segment)| (scores.iter().map(|l| f64::from(*l)).sum(), segment.safe))
-        .collect()
+    let scores = scorer.score(&chosen)?;
+    let sum = |log_prob: &[f32]| log_prob.iter().map(|l| f64::from(*l)).sum();
+    Ok(scores.iter().zip(&whole).map(|(scores, segment)| (sum(&scores.log_prob), segment.safe)).collect())
 }

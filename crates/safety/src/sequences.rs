@@ -1,113 +1,206 @@
-//! Spans of episodes run through the networks together, time leading; and the way back.
+//! Spans of episodes run through a bank of models together, time leading; and the way back.
 
 use prudence_data::Episode;
-use prudence_nn::{GruWork, MlpWork, Scalar, loss};
+use prudence_nn::Device;
+use prudence_nn::work::{Columns, GruPass, Input, Normalise, Pass, Room};
 
-use crate::SafetyModel;
+use crate::ModelShape;
+use crate::model::Networks;
 
-/// B spans at a time, and all that a pass over them keeps.
-pub(crate) struct Sequences<T> {
-    batch: usize,
-    /// `[T, B, s + a]`, normalised; zeros past a span's end.
-    input: Vec<T>,
-    /// `[T, B, s + a + h]`
-    rows: Vec<T>,
-    /// `[T, B]`
-    log_prob: Vec<T>,
-    pair: Vec<T>,
-    encoder: Option<MlpWork<T>>,
-    gru: GruWork<T>,
-    pub(crate) decoder: MlpWork<T>,
-    /// `[T + 1, B, h]`
-    hidden_gradient: Vec<T>,
+/// The steps `start..end` of an episode.
+#[derive(Clone, Copy)]
+pub(crate) struct Span<'a> {
+    pub episode: &'a Episode,
+    pub start: usize,
+    pub end: usize,
 }
 
-impl<T: Scalar> Sequences<T> {
-    /// Room for `batch` spans.
-    pub(crate) fn new(model: &SafetyModel<T>, batch: usize) -> Self {
-        Self {
-            batch,
-            input: Vec::new(),
-            rows: Vec::new(),
-            log_prob: Vec::new(),
-            pair: Vec::new(),
-            encoder: model.encoder.as_ref().map(|shape| MlpWork::new(shape, 1, batch)),
-            gru: GruWork::new(&model.gru, 1, batch),
-            decoder: model.decoder_work(batch),
-            hidden_gradient: Vec::new(),
+/// What a bank's networks are made of, on a device.
+pub(crate) struct Weights<'a, D: Device> {
+    /// `[G, parameters]`
+    pub parameters: &'a D::Buf,
+    /// `[G / share, s + a]`
+    pub centre: &'a D::Buf,
+    pub scale: &'a D::Buf,
+}
+
+/// N spans per group at a time, and all that a pass over them keeps. `share` members in a row read the same spans.
+pub(crate) struct Sequences<D: Device> {
+    groups: usize,
+    share: usize,
+    rows: usize,
+    steps: usize,
+    capacity: usize,
+    inputs: usize,
+    observation_width: usize,
+    action_width: usize,
+    hidden_width: usize,
+    /// `[G / share, T, N, ·]`, as written by the host.
+    host: [Vec<f32>; 2],
+    observation: D::Buf,
+    action: D::Buf,
+    /// `[G / share, T, N, s + a]`, normalised.
+    input: D::Buf,
+    encoder: Option<Pass<D>>,
+    gru: GruPass<D>,
+    pub(crate) decoder: Pass<D>,
+    /// `[G, T + 1, N, H]` and, for the encoder, `[G, T, N, features]`
+    hidden_gradient: D::Buf,
+}
+
+impl<D: Device> Sequences<D> {
+    /// Room for `rows` spans per group, of up to `steps` steps.
+    pub(crate) fn new(
+        device: &D,
+        shape: &ModelShape,
+        nets: &Networks,
+        share: usize,
+        rows: usize,
+        steps: usize,
+    ) -> Room<Self> {
+        let (groups, all) = (nets.gru.groups, steps * rows);
+        let distinct = groups / share * all;
+        Ok(Self {
+            groups,
+            share,
+            rows,
+            steps,
+            capacity: steps,
+            inputs: shape.inputs(),
+            observation_width: shape.observation,
+            action_width: shape.action,
+            hidden_width: shape.gru.hidden,
+            host: [vec![0.0; distinct * shape.observation], vec![0.0; distinct * shape.action]],
+            observation: device.buffer(distinct * shape.observation)?,
+            action: device.buffer(distinct * shape.action)?,
+            input: device.buffer(distinct * shape.inputs())?,
+            encoder: nets.encoder.as_ref().map(|net| Pass::new(device, net, all)).transpose()?,
+            gru: GruPass::new(device, &nets.gru, steps, rows)?,
+            decoder: Pass::new(device, &nets.decoder, all)?,
+            hidden_gradient: device.buffer(groups * (all + rows) * shape.gru.hidden)?,
+        })
+    }
+
+    /// `[G, T + 1, N, H]`
+    pub(crate) fn hidden(&self) -> &D::Buf {
+        self.gru.hidden()
+    }
+
+    /// Makes room for spans of up to `steps` steps.
+    pub(crate) fn set_steps(&mut self, device: &D, shape: &ModelShape, nets: &Networks, steps: usize) -> Room<()> {
+        if steps > self.capacity {
+            *self = Self::new(device, shape, nets, self.share, self.rows, steps)?;
         }
+        self.steps = steps;
+        self.gru.set_steps(device, &nets.gru, steps)?;
+        if let (Some(pass), Some(net)) = (&mut self.encoder, &nets.encoder) {
+            pass.set_rows(device, net, steps * self.rows)?;
+        }
+        self.decoder.set_rows(device, &nets.decoder, steps * self.rows)
     }
 
-    /// B
-    pub(crate) fn batch(&self) -> usize {
-        self.batch
-    }
-
-    /// `log P` of each step, `[T, B]`, T being the longest span; at most B spans fill the first columns.
-    pub(crate) fn log_prob(&mut self, model: &SafetyModel<T>, spans: &[(&Episode, usize, usize)]) -> &[T] {
-        let (batch, inputs, hidden, width) = (self.batch, model.inputs(), model.gru.hidden, model.decoder.inputs());
-        let steps = spans.iter().map(|(_, start, end)| end - start).max().unwrap_or(0);
-        let rows = steps * batch;
-        self.input.clear();
-        self.input.resize(rows * inputs, T::ZERO);
-        for (b, (episode, start, end)) in spans.iter().enumerate() {
-            let s = episode.observations.len() / (episode.len() + 1);
-            let a = episode.actions.len() / episode.len();
-            for t in *start..*end {
-                self.pair.clear();
-                self.pair.extend(episode.observations[t * s..][..s].iter().map(|x| T::of(f64::from(*x))));
-                self.pair.extend(episode.actions[t * a..][..a].iter().map(|x| T::of(f64::from(*x))));
-                let (observation, action) = self.pair.split_at(s);
-                model.normalise(observation, action, &mut self.input[((t - start) * batch + b) * inputs..][..inputs]);
+    /// Runs the bank over these spans, at most N for each distinct group; the logits `[G, T, N]` are left in the decoder's
+    /// pass. Steps past a span's end hold numbers that mean nothing.
+    pub(crate) fn forward(&mut self, device: &D, nets: &Networks, weights: &Weights<'_, D>, spans: &[&[Span<'_>]]) {
+        let (steps, rows, s, a) = (self.steps, self.rows, self.observation_width, self.action_width);
+        let all = steps * rows;
+        for (group, spans) in spans.iter().enumerate() {
+            for (n, Span { episode, start, end }) in spans.iter().enumerate() {
+                let observations = episode.observations[start * s..end * s].chunks_exact(s);
+                let actions = episode.actions[start * a..end * a].chunks_exact(a);
+                for (t, (observation, action)) in observations.zip(actions).enumerate() {
+                    let at = group * all + t * rows + n;
+                    self.host[0][at * s..][..s].copy_from_slice(observation);
+                    self.host[1][at * a..][..a].copy_from_slice(action);
+                }
             }
         }
-        let (encoder, gru, decoder) = model.split();
-        self.gru.set_steps(steps);
-        match (&model.encoder, &mut self.encoder) {
-            (Some(shape), Some(work)) => {
-                work.set_batch(rows);
-                shape.forward(encoder, &self.input, 1, work);
-                model.gru.forward(gru, work.output(), &mut self.gru);
+        let distinct = self.groups / self.share;
+        device.write(&mut self.observation, 0, &self.host[0][..distinct * all * s]);
+        device.write(&mut self.action, 0, &self.host[1][..distinct * all * a]);
+        let n = Normalise {
+            observation: &self.observation,
+            action: &self.action,
+            observation_width: s,
+            action_width: a,
+            centre: weights.centre,
+            scale: weights.scale,
+            replicas: distinct,
+            rows: all,
+        };
+        device.normalise(n, &mut self.input);
+        let input = Columns::new(&self.input, all, self.inputs, self.share);
+        let features = match (&nets.encoder, &mut self.encoder) {
+            (Some(net), Some(pass)) => {
+                device.forward(net, weights.parameters, Input { first: input, second: None }, pass);
+                Columns::new(pass.output(), all, net.shape.outputs(), 1)
             }
-            _ => model.gru.forward(gru, &self.input, &mut self.gru),
-        }
-        self.rows.resize(rows * width, T::ZERO);
-        let known = self.input.chunks_exact(inputs).zip(self.gru.hidden().chunks_exact(hidden));
-        for (row, (input, memory)) in self.rows.chunks_exact_mut(width).zip(known) {
-            row[..inputs].copy_from_slice(input);
-            row[inputs..].copy_from_slice(memory); // h_t, the memory before step t
-        }
-        self.decoder.set_batch(rows);
-        model.decoder.forward(decoder, &self.rows, 1, &mut self.decoder);
-        self.log_prob.resize(rows, T::ZERO);
-        loss::log_sigmoid(self.decoder.output(), &mut self.log_prob);
-        &self.log_prob
+            _ => input,
+        };
+        device.gru_forward(&nets.gru, weights.parameters, features, &mut self.gru);
+        let input = decoder_input(&self.input, &self.gru, all, self.inputs, self.hidden_width, self.share, rows);
+        device.forward(&nets.decoder, weights.parameters, input, &mut self.decoder);
     }
 
-    /// `log P` of the last pass and the room for its gradient, `[T, B]` both.
-    pub(crate) fn log_prob_and_gradient(&mut self) -> (&[T], &mut [T]) {
-        (&self.log_prob, self.decoder.output_gradient())
-    }
-
-    /// From the gradient by the logits, in `decoder`, to the gradient by all parameters, overwritten.
-    pub(crate) fn backward(&mut self, model: &SafetyModel<T>, gradients: &mut [T]) {
-        let (encoder, gru, decoder) = model.split();
-        let (encoder_gradients, rest) = gradients.split_at_mut(encoder.len());
-        let (gru_gradients, decoder_gradients) = rest.split_at_mut(gru.len());
-        let (rows, hidden) = (self.log_prob.len(), model.gru.hidden);
-        model.decoder.backward(decoder, &self.rows, 1, &mut self.decoder, decoder_gradients);
-        // The last memory is read by nobody: its gradient is zero.
-        self.hidden_gradient.clear();
-        self.hidden_gradient.resize((rows + self.batch) * hidden, T::ZERO);
-        let by_hidden = &mut self.hidden_gradient[..rows * hidden];
-        model.decoder.input_gradient(decoder, &self.decoder, model.inputs(), by_hidden);
-        match (&model.encoder, &mut self.encoder) {
-            (Some(shape), Some(work)) => {
-                model.gru.backward(gru, work.output(), &self.hidden_gradient, &mut self.gru, gru_gradients);
-                model.gru.input_gradient(gru, &self.gru, work.output_gradient());
-                shape.backward(encoder, &self.input, 1, work, encoder_gradients);
+    /// From the gradient of the logits, in the decoder's pass, to the gradients of all parameters, overwritten.
+    pub(crate) fn backward(
+        &mut self,
+        device: &D,
+        nets: &Networks,
+        weights: &Weights<'_, D>,
+        gradients: &mut D::Buf,
+    ) {
+        let (rows, h) = (self.rows, self.hidden_width);
+        let all = self.steps * rows;
+        let input = decoder_input(&self.input, &self.gru, all, self.inputs, h, self.share, rows);
+        device.backward(&nets.decoder, weights.parameters, input, &mut self.decoder, gradients);
+        let stride = (all + rows) * h;
+        let net = &nets.decoder;
+        device.input_gradient(net, weights.parameters, &self.decoder, self.inputs, &mut self.hidden_gradient, stride);
+        for group in 0..self.groups {
+            // Nobody reads the last memory.
+            device.fill(&mut self.hidden_gradient, group * stride + all * h, rows * h, 0.0);
+        }
+        let input = Columns::new(&self.input, all, self.inputs, self.share);
+        match (&nets.encoder, &mut self.encoder) {
+            (Some(net), Some(pass)) => {
+                let width = net.shape.outputs();
+                let (features, dx) = pass.output_and_gradient();
+                let features = Columns::new(features, all, width, 1);
+                device.gru_backward(
+                    &nets.gru,
+                    weights.parameters,
+                    features,
+                    &self.hidden_gradient,
+                    &mut self.gru,
+                    gradients,
+                    Some(dx),
+                );
+                device.backward(net, weights.parameters, Input { first: input, second: None }, pass, gradients);
             }
-            _ => model.gru.backward(gru, &self.input, &self.hidden_gradient, &mut self.gru, gru_gradients),
+            _ => device.gru_backward(
+                &nets.gru,
+                weights.parameters,
+                input,
+                &self.hidden_gradient,
+                &mut self.gru,
+                gradients,
+                None,
+            ),
         }
     }
+}
+
+/// `(s_t, a_t)` and `h_t`, the memory before step t.
+fn decoder_input<'a, D: Device>(
+    input: &'a D::Buf,
+    gru: &'a GruPass<D>,
+    all: usize,
+    inputs: usize,
+    hidden: usize,
+    share: usize,
+    rows: usize,
+) -> Input<'a, D> {
+    let memory = Columns { buffer: gru.hidden(), width: hidden, share: 1, stride: (all + rows) * hidden };
+    Input { first: Columns::new(input, all, inputs, share), second: Some(memory) }
 }

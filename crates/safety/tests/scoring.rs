@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use prudence_data::{Episode, Segment};
-use prudence_env::random::stream;
+use prudence_core::random::stream;
 use prudence_nn::weights::Writer;
 use prudence_nn::{Gru, Mlp};
 use prudence_safety::fit::{Fitter, initial_model};

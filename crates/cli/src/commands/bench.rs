@@ -1,11 +1,9 @@
 //! `prudence bench`.
 
-use prudence_agent::bench;
-use prudence_env::MakeEnv as _;
+use prudence::{Task, TaskSettings, bench};
 
 use super::{print_json, print_table};
 use crate::args::BenchCommand;
-use crate::config;
 
 /// About this long on each measurement.
 const SECONDS: f64 = 3.0;
@@ -14,11 +12,9 @@ pub fn bench(command: BenchCommand) -> anyhow::Result<()> {
     match command {
         BenchCommand::Update { algo, hidden, batch, threads, population, json } => {
             let size = |x: u64| x as usize;
-            let lines: Vec<_> = algo
-                .algorithms()
-                .into_iter()
-                .map(|algo| bench::update(algo, size(hidden), size(batch), size(population), size(threads), SECONDS))
-                .collect();
+            let one =
+                |algo| bench::update(algo, size(hidden), size(batch), size(population), size(threads), SECONDS);
+            let lines = algo.algorithms().into_iter().map(one).collect::<Result<Vec<_>, _>>()?;
             if json {
                 return print_json(&lines);
             }
@@ -38,21 +34,32 @@ pub fn bench(command: BenchCommand) -> anyhow::Result<()> {
                 ["algorithm", "hidden", "batch", "population", "threads", "updates/s", "ms/update", "of the peak"];
             print_table(&headings, lines.iter().map(row).collect());
         }
-        BenchCommand::Act { hidden, json } => {
-            let line = bench::act(hidden as usize, SECONDS);
+        BenchCommand::Fit { batch, steps, observation, action, json } => {
+            let size = |x: u64| x as usize;
+            let line = bench::fit(size(batch), size(steps), (size(observation), size(action)), SECONDS)?;
+            if json {
+                return print_json(&[line]);
+            }
+            let sizes = format!("{} + {}", line.sizes.0, line.sizes.1);
+            let row = vec![line.batch.to_string(), line.steps.to_string(), sizes, format!("{:.2}", line.milliseconds)];
+            print_table(&["segments", "steps each", "inputs", "ms/step of the fit"], vec![row]);
+        }
+        BenchCommand::Act { hidden, ensemble, json } => {
+            let line = bench::act(hidden as usize, ensemble as usize, SECONDS)?;
             if json {
                 return print_json(&[line]);
             }
             let row = vec![
                 format!("{0}/{0}", line.hidden),
+                line.ensemble.to_string(),
                 format!("{:.0}", line.per_second),
                 format!("{:.1}", line.microseconds),
             ];
-            print_table(&["hidden", "steps/s", "microseconds"], vec![row]);
+            print_table(&["hidden", "ensemble", "steps/s", "microseconds"], vec![row]);
         }
         BenchCommand::Env { task, set, config, json } => {
-            let config = config::resolve(&task, &config, &set)?;
-            let line = bench::env(&config.name, &mut *config.env.build()?, SECONDS)?;
+            let task = Task::new(TaskSettings::resolve(&task, &config, &set)?)?;
+            let line = bench::env(task.name(), &mut *task.make_env()?, SECONDS)?;
             if json {
                 return print_json(&[line]);
             }

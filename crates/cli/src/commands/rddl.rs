@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
-use prudence_data::files::{read_limited, write_atomic};
+use prudence::files::{read_limited, write_atomic};
 use prudence_rddl::{Draws, Ground, Keyed, Kind, Noiseless, Program, Random, Range, Simulator, Source};
 use serde_json::{Map, Value, json};
 
-use super::print_json;
+use super::{print_json, refuse_existing};
 use crate::args::{RddlCommand, SimulateArgs};
-use crate::folder::refuse_existing;
 
 pub fn rddl(command: RddlCommand) -> anyhow::Result<()> {
     match command {
@@ -23,7 +22,7 @@ pub fn rddl(command: RddlCommand) -> anyhow::Result<()> {
 
 fn load(files: &[PathBuf]) -> anyhow::Result<Program> {
     let sources =
-        files.iter().map(|path| Ok(Source::decode(path.display().to_string(), &read_limited(path, 1 << 26)?)));
+        files.iter().map(|path| Ok(Source::decode(path.display().to_string(), &read_limited(path, 1 << 26).map_err(prudence::Error::from)?)));
     Ok(Program::load(&sources.collect::<anyhow::Result<Vec<_>>>()?)?)
 }
 
@@ -70,7 +69,7 @@ fn finite(x: f64) -> Option<f64> {
 
 fn simulate(args: SimulateArgs) -> anyhow::Result<()> {
     if let Some(out) = &args.out {
-        refuse_existing(out)?;
+        refuse_existing("--out", out)?;
     }
     let program = Arc::new(load(&args.files)?);
     let actions = args.actions.as_deref().map(|path| read_actions(path, &program)).transpose()?;
@@ -81,7 +80,7 @@ fn simulate(args: SimulateArgs) -> anyhow::Result<()> {
         Some(out) => {
             let mut lines = Vec::new();
             run.write(&mut lines)?;
-            Ok(write_atomic(&out, &lines)?)
+            Ok(write_atomic(&out, &lines).map_err(prudence::Error::from)?)
         }
     }
 }
@@ -184,7 +183,7 @@ fn read_actions(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<f64>>>
     let ground = program.ground(Kind::Action);
     let defaults: Vec<f64> = ground.iter().map(|action| action.initial).collect();
     let places: HashMap<&str, usize> = ground.iter().enumerate().map(|(i, action)| (action.name.as_str(), i)).collect();
-    let text = String::from_utf8(read_limited(path, 1 << 28)?)
+    let text = String::from_utf8(read_limited(path, 1 << 28).map_err(prudence::Error::from)?)
         .map_err(|_| anyhow!("{}: not UTF-8 text; expected one JSON object a line", path.display()))?;
     let mut rows = Vec::new();
     for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -222,7 +221,7 @@ fn action_value(value: &Value, range: Range, program: &Program) -> anyhow::Resul
 }
 
 fn read_uniforms(path: &Path) -> anyhow::Result<Keyed> {
-    let text = String::from_utf8(read_limited(path, 1 << 28)?).with_context(|| path.display().to_string())?;
+    let text = String::from_utf8(read_limited(path, 1 << 28).map_err(prudence::Error::from)?).with_context(|| path.display().to_string())?;
     let numbers = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::parse::<f64>);
     let numbers = numbers.collect::<Result<Vec<_>, _>>().with_context(|| path.display().to_string())?;
     Keyed::new(numbers).ok_or_else(|| anyhow!("{}: expected numbers between 0 and 1, one a line", path.display()))

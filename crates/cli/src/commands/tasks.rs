@@ -1,43 +1,43 @@
 //! `prudence tasks`.
 
-use prudence_env::MakeEnv as _;
+use prudence::{EnvError, Error, Task, TaskSettings, tasks};
 
 use super::{print_json, print_table};
 use crate::args::TasksArgs;
-use crate::config::{Config, TASKS, read};
 
 pub fn tasks(args: TasksArgs) -> anyhow::Result<()> {
-    if let Some(task) = args.task {
-        let config = read(&task, &[], &[])?;
-        let env = config.env.build();
-        if !matches!(env, Err(prudence_env::Error::Engine(_))) {
-            config.check()?; // a task whose engine is absent can still be shown
-        }
-        if args.json {
-            return print_json(&config);
-        }
-        match env {
-            Ok(env) => {
-                let spec = env.spec();
-                println!(
-                    "# observation: {} numbers; action: {} numbers; horizon: {} steps",
-                    spec.observation.dim(),
-                    spec.action.dim(),
-                    spec.horizon
-                );
-                println!("# signals a rule may use: {}", spec.signals.join(", "));
-            }
-            Err(absent) => println!("# {absent}"),
-        }
-        println!("{}", config.to_toml()?.trim_end());
-        return Ok(());
-    }
-    let configs: Result<Vec<Config>, _> = TASKS.iter().map(|(name, _)| read(name, &[], &[])).collect();
-    let configs = configs?;
+    let Some(name) = args.task else { return list(args.json) };
+    let settings = TaskSettings::resolve(&name, &[], &[])?;
+    let task = match Task::new(settings.clone()) {
+        Err(Error::Env(absent @ EnvError::Missing(_))) => Err(absent), // it can still be shown
+        task => Ok(task?),
+    };
     if args.json {
-        return print_json(&configs);
+        return print_json(&settings);
     }
-    let rows = configs.into_iter().map(|c| vec![c.name, c.rule, c.summary]).collect();
+    match task {
+        Ok(task) => {
+            let spec = task.spec();
+            println!(
+                "# observation: {} numbers; action: {} numbers; horizon: {} steps",
+                spec.observation.dim(),
+                spec.action.dim(),
+                spec.horizon
+            );
+            println!("# signals a rule may use: {}", spec.signals.join(", "));
+        }
+        Err(absent) => println!("# {absent}; run: prudence engines install"),
+    }
+    println!("{}", settings.to_toml()?.trim_end());
+    Ok(())
+}
+
+fn list(json: bool) -> anyhow::Result<()> {
+    let all = tasks::names().map(|name| TaskSettings::resolve(name, &[], &[])).collect::<Result<Vec<_>, _>>()?;
+    if json {
+        return print_json(&all);
+    }
+    let rows = all.into_iter().map(|task| vec![task.name, task.rule, task.summary]).collect();
     print_table(&["task", "rule", ""], rows);
     Ok(())
 }

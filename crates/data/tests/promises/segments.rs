@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use prudence_data::{Episode, Label, Rule, Segment, gather, label_by_rule, split};
-use prudence_env::random::stream;
+use prudence_core::random::stream;
 
 use crate::episode;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use prudence_data::{Error, Store};
-use prudence_env::random::stream;
+use prudence_core::random::stream;
 use rand::RngExt as _;
 
 use crate::{episode, schema, write};

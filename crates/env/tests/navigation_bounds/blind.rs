@@ -5,7 +5,7 @@
 //! with each. With the clock in sight, a sweep from the last step to the first never makes the plan worse. Without it
 //! changes work on each other, so places change in random subsets; what makes the plan worse is dropped and tried on fewer.
 
-use prudence_env::random::{self, Stream};
+use prudence_core::random::{self, Stream};
 use rand::RngExt as _;
 
 use crate::grid::{HORIZON, LANES, Model};

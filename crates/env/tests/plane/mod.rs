@@ -1,7 +1,7 @@
 //! Navigation's geometry by hand, for tests to hold the RDDL text against.
 #![allow(dead_code, reason = "each test uses its part")]
 
-use prudence_env::rddl::{Rddl, Settings};
+use prudence_env::rddl::{Rddl, RddlSettings};
 
 pub const START: [f64; 2] = [1.0, 1.0];
 pub const GOAL: [f64; 2] = [8.0, 9.0];
@@ -28,5 +28,5 @@ pub fn distance(a: [f64; 2], b: [f64; 2]) -> f64 {
 }
 
 pub fn build(noise: bool, horizon: usize) -> Rddl {
-    Rddl::new(&Settings { noise, horizon: Some(horizon), ..Settings::builtin("navigation") }).unwrap()
+    Rddl::new(&RddlSettings { noise, horizon: Some(horizon), ..RddlSettings::builtin("navigation") }).unwrap()
 }

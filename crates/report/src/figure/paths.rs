@@ -1,6 +1,6 @@
 //! Paths in the plane, coloured by the blame that the safety model puts on each step.
 
-use prudence_env::{Scene, Zone};
+use prudence_core::{Scene, Zone};
 
 use super::axes::{Panel, ticks};
 use super::svg::{Svg, path_data, text_width};

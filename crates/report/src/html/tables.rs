@@ -1,7 +1,9 @@
 //! The report's tables.
 
 use crate::figure::{colour, display_name};
-use crate::records::{AlgoResult, Evaluation, Judgement, Round};
+use prudence_safety::Quality;
+
+use crate::records::{AlgoResult, Evaluation, Round};
 
 use super::words::{
     NOTHING, Verdict, escape, mean_sd, number, percent, percent_range, range, short_percent, thousands,
@@ -167,7 +169,7 @@ pub(super) fn safety_model(evaluation: &Evaluation) -> String {
         ("Safe called unsafe", true),
         ("Unsafe called safe", true),
     ];
-    let row = |name: &str, judged: &Judgement| {
+    let row = |name: &str, judged: &Quality| {
         vec![
             name.to_owned(),
             thousands(judged.episodes),

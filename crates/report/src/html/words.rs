@@ -173,7 +173,8 @@ pub(crate) fn thousands(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::{Judgement, SafetyModel, SeedResult};
+    use crate::records::{ModelQuality, SeedResult};
+    use prudence_safety::Quality;
 
     fn evaluation(safe: usize, episodes: usize) -> Evaluation {
         let seed =
@@ -181,8 +182,8 @@ mod tests {
         Evaluation {
             task: "navigation".into(),
             target: 0.9,
-            safety_model: SafetyModel {
-                held_out: Judgement::from_predictions(&[]),
+            safety_model: ModelQuality {
+                held_out: Quality::of(&[]),
                 own: None,
                 data_episodes: 0,
                 data_segments: 0,

@@ -1,0 +1,79 @@
+//! One environment, and the episode being recorded in it.
+
+use prudence_data::Episode;
+use prudence_env::{Env, Error, Step};
+
+/// An environment with what has happened since its last reset.
+pub struct Recorder {
+    env: Box<dyn Env>,
+    episode: Episode,
+    observation: Vec<f64>,
+    action: Vec<f64>,
+    done: bool,
+}
+
+impl Recorder {
+    /// No episode is in progress yet.
+    pub fn new(env: Box<dyn Env>) -> Self {
+        let (s, a) = (env.spec().observation.dim(), env.spec().action.dim());
+        Self { env, episode: Episode::default(), observation: vec![0.0; s], action: vec![0.0; a], done: true }
+    }
+
+    /// The environment.
+    pub fn env(&self) -> &dyn Env {
+        &*self.env
+    }
+
+    /// The environment, for what changes it.
+    pub fn env_mut(&mut self) -> &mut dyn Env {
+        &mut *self.env
+    }
+
+    /// Starts an episode.
+    pub fn start(&mut self, seed: u64) -> Result<(), Error> {
+        self.env.reset(seed, &mut self.observation)?;
+        self.episode = Episode::default();
+        self.episode.observations.extend(self.observation.iter().map(|x| *x as f32));
+        self.done = false;
+        Ok(())
+    }
+
+    /// What the environment showed last, in its own precision.
+    pub fn observation(&self) -> &[f64] {
+        &self.observation
+    }
+
+    /// What it showed last, as episodes store it.
+    pub fn stored_observation(&self) -> &[f32] {
+        &self.episode.observations[self.episode.observations.len() - self.observation.len()..]
+    }
+
+    /// The last action, in the environment's units.
+    pub fn action(&self) -> &[f64] {
+        &self.action
+    }
+
+    /// Whether no episode is in progress.
+    pub fn done(&self) -> bool {
+        self.done
+    }
+
+    /// Takes one step.
+    pub fn step(&mut self, action: &[f32]) -> Result<Step, Error> {
+        self.action.iter_mut().zip(action).for_each(|(to, from)| *to = f64::from(*from));
+        let step = self.env.step(&self.action, &mut self.observation)?;
+        self.episode.actions.extend_from_slice(action);
+        self.episode.rewards.push(step.reward as f32);
+        self.episode.signals.extend_from_slice(self.env.signals());
+        self.episode.observations.extend(self.observation.iter().map(|x| *x as f32));
+        self.episode.terminated = step.terminated;
+        self.done = step.terminated || step.truncated;
+        Ok(step)
+    }
+
+    /// Ends recording and gives the episode.
+    pub fn finish(&mut self) -> Episode {
+        self.done = true;
+        std::mem::take(&mut self.episode)
+    }
+}

@@ -1,0 +1,79 @@
+//! The loss of a safety model: cross-entropy of labelled prefixes of trajectories.
+
+use super::{Cpu, vectorised};
+use crate::Scalar;
+use crate::work::{Pass, TrajectoryLoss};
+
+/// Cross-entropy of "the (sub)trajectory is safe" when `log_prob <= 0` is its log-probability; and its derivative.
+///
+/// Safe: `-L`. Unsafe: `-ln(1 - e^L)`, by `expm1` near 0 and by `log1p` far from it. At L = 0 the unsafe loss is infinite;
+/// the smallest normal number stands in for 0, so that the product with the decoder's own derivative (about -L) is finite.
+pub fn trajectory_cross_entropy<T: Scalar>(log_prob: T, safe: bool) -> (T, T) {
+    let l = log_prob.f64().min(-T::TINY.f64());
+    let (loss, derivative) = if safe {
+        (-l, -1.0)
+    } else {
+        let log_unsafe = if l > -std::f64::consts::LN_2 { (-l.exp_m1()).ln() } else { (-l.exp()).ln_1p() };
+        (-log_unsafe, 1.0 / (-l).exp_m1())
+    };
+    (T::of(loss), T::of(derivative))
+}
+
+pub(super) fn log_sigmoid<T: Scalar>(logits: &[T], out: &mut [T]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (x, y) in logits.iter().zip(out) {
+                *y = -(-*x).softplus();
+            }
+        },
+    );
+}
+
+/// Backward pass of [`log_sigmoid`]: the gradient by the output becomes that by the logit.
+fn log_sigmoid_backward<T: Scalar>(logits: &[T], gradient: &mut [T]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (x, g) in logits.iter().zip(gradient) {
+                *g *= (-*x).sigmoid();
+            }
+        },
+    );
+}
+
+pub(super) fn trajectory<T: Scalar>(t: &TrajectoryLoss<'_, Cpu<T>>, pass: &mut Pass<Cpu<T>>, loss: &mut [T]) {
+    let (steps, rows) = (t.steps, t.rows);
+    let last = pass.activations.len() - 1;
+    for (group, loss) in loss.iter_mut().enumerate() {
+        let range = group * steps * rows..(group + 1) * steps * rows;
+        let (labels, scale) = (&t.labels[range.clone()], t.scale[group]);
+        let logits = &pass.activations[last][range.clone()];
+        let gradient = &mut pass.gradients[last][range];
+        *loss = T::ZERO;
+        log_sigmoid(logits, gradient); // until it is replaced by the derivative of the step's prefix
+        for row in 0..rows {
+            let mut sum = T::ZERO;
+            for step in 0..steps {
+                let at = step * rows + row;
+                sum += gradient[at];
+                gradient[at] = T::ZERO;
+                if labels[at] != T::ZERO {
+                    let (term, derivative) = trajectory_cross_entropy(sum, labels[at] > T::ZERO);
+                    *loss += term * scale;
+                    gradient[at] = derivative;
+                }
+            }
+        }
+        // Scaled before they are added: a model that is sure and wrong gives each close to the largest f32.
+        for row in 0..rows {
+            let mut carried = T::ZERO;
+            for step in (0..steps).rev() {
+                let at = step * rows + row;
+                carried += gradient[at] * scale;
+                gradient[at] = carried;
+            }
+        }
+        log_sigmoid_backward(logits, gradient);
+    }
+}

@@ -1,0 +1,262 @@
+//! The CPU as a device: every operation runs at once, on the caller's thread, over plain vectors.
+//!
+//! Kernels are generic over [`Scalar`], allocate nothing on the way of an update, and use the widest vectors the CPU has
+//! (chosen at run time, so that one binary serves all machines).
+
+mod adam;
+mod critic;
+mod dense;
+mod gaussian;
+mod gru;
+mod loss;
+pub mod matrix;
+mod pointwise;
+mod replay;
+mod scoring;
+
+use std::marker::PhantomData;
+
+use rayon::iter::{IntoParallelRefMutIterator as _, ParallelIterator as _};
+
+pub use loss::trajectory_cross_entropy;
+use matrix::{View, affine_one, matmul};
+
+use crate::Scalar;
+use crate::device::{Device, DeviceError};
+use crate::shapes::{Bank, Gru, Mlp};
+use crate::work::*;
+
+/// The CPU, in f32 (the product) or f64 (gradient checks and golden numbers).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpu<T>(PhantomData<T>);
+
+impl<T> Cpu<T> {
+    /// The CPU.
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T: Scalar> Device for Cpu<T> {
+    type Num = T;
+    type Buf = Vec<T>;
+    type Rows = Vec<u32>;
+    type Program = ();
+
+    const PARTS: usize = 2;
+
+    fn buffer(&self, n: usize) -> Room<Vec<T>> {
+        Ok(vec![T::ZERO; n])
+    }
+
+    fn rows(&self, n: usize) -> Room<Vec<u32>> {
+        Ok(vec![0; n])
+    }
+
+    fn write(&self, to: &mut Vec<T>, at: usize, from: &[f32]) {
+        to[at..at + from.len()].iter_mut().zip(from).for_each(|(to, from)| *to = T::from_f32(*from));
+    }
+
+    fn steer(&self, to: &mut Vec<T>, at: usize, from: &[f64]) {
+        to[at..at + from.len()].iter_mut().zip(from).for_each(|(to, from)| *to = T::of(*from));
+    }
+
+    fn write_rows(&self, to: &mut Vec<u32>, at: usize, from: &[u32]) {
+        to[at..at + from.len()].copy_from_slice(from);
+    }
+
+    fn copy(&self, from: &Vec<T>, from_at: usize, to: &mut Vec<T>, to_at: usize, n: usize) {
+        to[to_at..to_at + n].copy_from_slice(&from[from_at..from_at + n]);
+    }
+
+    fn fill(&self, to: &mut Vec<T>, at: usize, n: usize, value: f32) {
+        to[at..at + n].fill(T::from_f32(value));
+    }
+
+    fn read(&self, from: &Vec<T>, at: usize, to: &mut [f32]) -> Result<(), DeviceError> {
+        to.iter_mut().zip(&from[at..]).for_each(|(to, from)| *to = from.to_f32());
+        Ok(())
+    }
+
+    fn run(&self, (): &mut (), body: impl FnOnce()) -> Result<(), DeviceError> {
+        body();
+        Ok(())
+    }
+
+    fn each_part<P: Send>(&self, parts: &mut [P], work: impl Fn(&mut P) + Send + Sync) {
+        parts.par_iter_mut().for_each(work);
+    }
+
+    fn forward(&self, net: &Bank<Mlp>, weights: &Vec<T>, input: Input<'_, Self>, pass: &mut Pass<Self>) {
+        dense::forward(net, weights, input, pass);
+    }
+
+    fn backward(
+        &self,
+        net: &Bank<Mlp>,
+        weights: &Vec<T>,
+        input: Input<'_, Self>,
+        pass: &mut Pass<Self>,
+        gradients: &mut Vec<T>,
+    ) {
+        dense::backward(net, weights, input, pass, gradients);
+    }
+
+    fn input_gradient(
+        &self,
+        net: &Bank<Mlp>,
+        weights: &Vec<T>,
+        pass: &Pass<Self>,
+        first: usize,
+        out: &mut Vec<T>,
+        stride: usize,
+    ) {
+        dense::input_gradient(net, weights, pass, first, out, stride);
+    }
+
+    fn action_gradient(
+        &self,
+        net: &Bank<Mlp>,
+        weights: &Vec<T>,
+        pass: &mut Pass<Self>,
+        share: usize,
+        first: usize,
+        out: &mut Vec<T>,
+    ) {
+        dense::action_gradient(net, weights, pass, share, first, out);
+    }
+
+    fn sample(&self, pass: &Pass<Self>, noise: &Vec<T>, clip: LogStd, drawn: &mut Drawn<Self>) {
+        let head = &pass.output()[..pass.groups * pass.rows * pass.outputs()];
+        gaussian::sample(head, noise, clip, drawn);
+    }
+
+    fn mode(&self, pass: &Pass<Self>, action: &mut Vec<T>) {
+        gaussian::mode(pass, action);
+    }
+
+    fn sample_backward(&self, pass: &mut Pass<Self>, s: SampleBackward<'_, Self>) {
+        gaussian::sample_backward(pass, s);
+    }
+
+    fn critic_target(&self, t: CriticTarget<'_, Self>, target: &mut Vec<T>) {
+        critic::target(t, target);
+    }
+
+    fn critic_loss(&self, head: HeadPlace, target: &Vec<T>, pass: &mut Pass<Self>, loss: &mut Vec<T>) {
+        critic::loss(head, target, pass, loss);
+    }
+
+    fn climb(&self, head: HeadPlace, weights: &Vec<T>, pass: &mut Pass<Self>, value: &mut Vec<T>) {
+        critic::climb(head, weights, pass, value);
+    }
+
+    fn temperature_gradient(
+        &self,
+        log_temperature: &Vec<T>,
+        drawn: &Drawn<Self>,
+        target_entropy: f64,
+        gradient: &mut Vec<T>,
+        entropy: &mut Vec<T>,
+    ) {
+        critic::temperature(log_temperature, drawn, target_entropy, gradient, entropy);
+    }
+
+    fn adam(&self, p: &mut Parameters<Self>, step: &AdamStep<'_, Self>, follower: Option<(&mut Vec<T>, f64)>) {
+        adam::adam(p, step, follower);
+    }
+
+    fn gather(&self, replay: &Tables<'_, Self>, rows: &Vec<u32>, batch: &mut Batch<Self>) {
+        replay::gather(replay, rows, batch);
+    }
+
+    fn recall(&self, replay: &Tables<'_, Self>, rows: &Vec<u32>, recalled: &mut Recalled<Self>) {
+        replay::recall(replay, rows, recalled);
+    }
+
+    fn see(&self, units: &Units<Self>, observation: &Vec<T>, memory: Option<(&Vec<T>, usize)>, state: &mut Vec<T>) {
+        scoring::states(units, observation, memory, state);
+    }
+
+    fn to_env(&self, units: &Units<Self>, action: &Vec<T>, out: &mut Vec<T>) {
+        scoring::to_env(units, action, out);
+    }
+
+    fn normalise(&self, n: Normalise<'_, Self>, out: &mut Vec<T>) {
+        scoring::normalise(&n, out);
+    }
+
+    fn gru_forward(&self, net: &Bank<Gru>, weights: &Vec<T>, input: Columns<'_, Self>, pass: &mut GruPass<Self>) {
+        gru::forward(net, weights, input, pass);
+    }
+
+    fn gru_backward(
+        &self,
+        net: &Bank<Gru>,
+        weights: &Vec<T>,
+        input: Columns<'_, Self>,
+        dh: &Vec<T>,
+        pass: &mut GruPass<Self>,
+        gradients: &mut Vec<T>,
+        dx: Option<&mut Vec<T>>,
+    ) {
+        gru::backward(net, weights, input, dh, pass, gradients, dx);
+    }
+
+    fn gru_step(
+        &self,
+        net: &Bank<Gru>,
+        weights: &Vec<T>,
+        input: Columns<'_, Self>,
+        hidden: &mut Vec<T>,
+        pass: &mut GruPass<Self>,
+    ) {
+        gru::step(net, weights, input, hidden, pass);
+    }
+
+    fn log_prob(&self, pass: &Pass<Self>, members: usize, out: &mut Vec<T>) {
+        scoring::log_prob(pass, members, out);
+    }
+
+    fn trajectory_loss(&self, t: TrajectoryLoss<'_, Self>, pass: &mut Pass<Self>, loss: &mut Vec<T>) {
+        loss::trajectory(&t, pass, loss);
+    }
+
+    fn add_gradients(&self, sum: &mut Vec<T>, other: &Vec<T>) {
+        sum.iter_mut().zip(other).for_each(|(sum, x)| *sum += *x);
+    }
+
+    fn clip(&self, gradients: &Vec<T>, groups: usize, limit: f64, factor: &mut Vec<T>) {
+        let each = gradients.len() / groups;
+        for (gradients, factor) in gradients.chunks_exact(each).zip(factor) {
+            let norm = pointwise::sum_squares(gradients).f64().sqrt();
+            *factor = T::of(if norm > limit { limit / norm } else { 1.0 });
+        }
+    }
+
+    fn floor(&self, log_prob: &Vec<T>, floor: f64, active: &Vec<T>, sum: &mut Vec<T>, score: &mut Vec<T>) {
+        scoring::floor(log_prob, floor, active, sum, score);
+    }
+
+    fn memory(&self, m: MemoryRows<'_, Self>, memory: &mut Vec<T>) {
+        scoring::memory(&m, memory);
+    }
+
+    fn hidden(&self, memory: &Vec<T>, replicas: usize, members: usize, width: usize, rows: usize, hidden: &mut Vec<T>) {
+        scoring::hidden(memory, replicas, members, width, rows, hidden);
+    }
+}
+
+/// Runs `f` compiled for the best vector extension this CPU has; `f` must be inlined for that to have an effect.
+#[inline(always)]
+pub(crate) fn vectorised<R>(f: impl FnOnce() -> R) -> R {
+    struct Task<F>(F);
+    impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Task<F> {
+        type Output = R;
+        #[inline(always)]
+        fn call(self) -> R {
+            (self.0)()
+        }
+    }
+    pulp::Arch::new().dispatch(Task(f))
+}

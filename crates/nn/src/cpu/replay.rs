@@ -1,0 +1,78 @@
+//! Transitions gathered from replay tables.
+
+use super::Cpu;
+use crate::Scalar;
+use crate::work::{Batch, Recalled, Table, Tables, Units};
+
+/// One row of either table.
+struct Place<'a, T: Scalar> {
+    table: &'a Table<Cpu<T>>,
+    row: usize,
+    next: usize,
+}
+
+fn place<'a, T: Scalar>(replay: &Tables<'a, Cpu<T>>, agent: usize, row: u32) -> Place<'a, T> {
+    let (row, shared) = (row as usize, replay.shared.capacity);
+    if row < shared {
+        return Place { table: replay.shared, row, next: row + 1 };
+    }
+    let ring = replay.own.capacity / replay.population;
+    let (row, base) = (row - shared, agent * ring);
+    Place { table: replay.own, row: base + row, next: base + (row + 1) % ring }
+}
+
+/// An observation as networks see it.
+pub(super) fn see<T: Scalar>(units: &Units<Cpu<T>>, observation: &[T], out: &mut [T]) {
+    let scaling = units.observation_middle.iter().zip(&units.observation_half);
+    for ((out, x), (middle, half)) in out.iter_mut().zip(observation).zip(scaling) {
+        *out = (*x - *middle) / *half;
+    }
+}
+
+/// An action in the environment's units as the policy would have chosen it.
+fn to_unit<T: Scalar>(units: &Units<Cpu<T>>, action: &[T], out: &mut [T]) {
+    let scaling = units.action_middle.iter().zip(&units.action_half);
+    for ((out, a), (middle, half)) in out.iter_mut().zip(action).zip(scaling) {
+        *out = ((*a - *middle) / *half).max(-T::ONE).min(T::ONE);
+    }
+}
+
+fn state<T: Scalar>(replay: &Tables<'_, Cpu<T>>, table: &Table<Cpu<T>>, row: usize, out: &mut [T]) {
+    let (s, m) = (replay.units.observation_width, replay.memory_width);
+    let (observation, memory) = out.split_at_mut(s);
+    see(replay.units, &table.observation[row * s..][..s], observation);
+    if replay.history {
+        memory.copy_from_slice(&table.memory[row * m..][..m]);
+    }
+}
+
+pub(super) fn gather<T: Scalar>(replay: &Tables<'_, Cpu<T>>, rows: &[u32], batch: &mut Batch<Cpu<T>>) {
+    let a = replay.units.action_width;
+    let width = batch.state.len() / batch.reward.len();
+    let scale = T::of(replay.units.reward_scale);
+    for (i, row) in rows.iter().enumerate() {
+        let Place { table, row, next } = place(replay, i / batch.size, *row);
+        state(replay, table, row, &mut batch.state[i * width..][..width]);
+        state(replay, table, next, &mut batch.next_state[i * width..][..width]);
+        to_unit(replay.units, &table.action[row * a..][..a], &mut batch.action[i * a..][..a]);
+        batch.reward[i] = table.reward[row] * scale;
+        batch.score[i] = table.score[row];
+        batch.not_terminal[i] = table.not_terminal[row];
+    }
+}
+
+pub(super) fn recall<T: Scalar>(replay: &Tables<'_, Cpu<T>>, rows: &[u32], recalled: &mut Recalled<Cpu<T>>) {
+    let (s, m) = (replay.units.observation_width, replay.memory_width);
+    let width = recalled.state.len() / recalled.sum.len();
+    let floor = T::of(replay.floor);
+    for (i, row) in rows.iter().enumerate() {
+        let Place { table, row, .. } = place(replay, i / recalled.size, *row);
+        state(replay, table, row, &mut recalled.state[i * width..][..width]);
+        recalled.observation[i * s..][..s].copy_from_slice(&table.observation[row * s..][..s]);
+        let memory = &table.memory[row * m..][..m];
+        recalled.memory[i * m..][..m].copy_from_slice(memory);
+        if let Some(used) = memory.last() {
+            recalled.sum[i] = *used * floor;
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What surrounds a safety model's networks: inputs, members, the floored running sum, the memory that agents see.
+
+use super::Cpu;
+use super::loss::log_sigmoid;
+use super::replay::see;
+use crate::Scalar;
+use crate::work::{MemoryRows, Normalise, Pass, Units, floored};
+
+pub(super) fn states<T: Scalar>(
+    units: &Units<Cpu<T>>,
+    observation: &[T],
+    memory: Option<(&Vec<T>, usize)>,
+    state: &mut [T],
+) {
+    let s = units.observation_width;
+    let width = s + memory.map_or(0, |(_, width)| width);
+    for (i, (state, observation)) in state.chunks_exact_mut(width).zip(observation.chunks_exact(s)).enumerate() {
+        see(units, observation, &mut state[..s]);
+        if let Some((memory, width)) = memory {
+            state[s..].copy_from_slice(&memory[i * width..][..width]);
+        }
+    }
+}
+
+pub(super) fn to_env<T: Scalar>(units: &Units<Cpu<T>>, action: &[T], out: &mut [T]) {
+    let a = units.action_width;
+    for (action, out) in action.chunks_exact(a).zip(out.chunks_exact_mut(a)) {
+        let scaling = units.action_middle.iter().zip(&units.action_half);
+        for ((out, a), (middle, half)) in out.iter_mut().zip(action).zip(scaling) {
+            *out = *middle + *half * *a;
+        }
+    }
+}
+
+pub(super) fn normalise<T: Scalar>(n: &Normalise<'_, Cpu<T>>, out: &mut [T]) {
+    let (s, a) = (n.observation_width, n.action_width);
+    let width = s + a;
+    for (replica, out) in out.chunks_exact_mut(n.rows * width).take(n.replicas).enumerate() {
+        let (centre, scale) = (&n.centre[replica * width..][..width], &n.scale[replica * width..][..width]);
+        let observations = n.observation[replica * n.rows * s..].chunks_exact(s);
+        let actions = n.action[replica * n.rows * a..].chunks_exact(a);
+        for ((out, observation), action) in out.chunks_exact_mut(width).zip(observations).zip(actions) {
+            let values = observation.iter().chain(action);
+            for (((out, x), centre), scale) in out.iter_mut().zip(values).zip(centre).zip(scale) {
+                *out = (*x - *centre) * *scale;
+            }
+        }
+    }
+}
+
+/// The members' minimum: the ensemble calls a step as safe as its most doubtful member does.
+pub(super) fn log_prob<T: Scalar>(pass: &Pass<Cpu<T>>, members: usize, out: &mut [T]) {
+    let (rows, logits) = (pass.rows, pass.output());
+    for (replica, out) in out.chunks_exact_mut(rows).take(pass.groups / members).enumerate() {
+        let mut logits = logits[replica * members * rows..].chunks_exact(rows).take(members);
+        let Some(first) = logits.next() else { continue };
+        log_sigmoid(first, out);
+        for other in logits {
+            out.iter_mut().zip(other).for_each(|(least, x)| *least = least.min(-(-*x).softplus()));
+        }
+    }
+}
+
+pub(super) fn floor<T: Scalar>(log_prob: &[T], floor: f64, active: &[T], sum: &mut [T], score: &mut [T]) {
+    let floor = T::of(floor);
+    for (((log_prob, sum), score), active) in log_prob.iter().zip(sum).zip(score).zip(active) {
+        if *active != T::ZERO {
+            (*sum, *score) = floored(*sum, *log_prob, floor);
+        }
+    }
+}
+
+pub(super) fn memory<T: Scalar>(m: &MemoryRows<'_, Cpu<T>>, memory: &mut [T]) {
+    let (width, rows) = (m.members * m.width + 1, m.rows / m.replicas);
+    let floor = T::of(m.floor);
+    for (row, memory) in memory.chunks_exact_mut(width).take(m.rows).enumerate() {
+        let (replica, at) = (row / rows, row % rows);
+        let (hidden, used) = memory.split_at_mut(width - 1);
+        for (member, hidden) in hidden.chunks_exact_mut(m.width).enumerate() {
+            hidden.copy_from_slice(&m.hidden[((replica * m.members + member) * rows + at) * m.width..][..m.width]);
+        }
+        used[0] = m.sum[row] / floor;
+    }
+}
+
+pub(super) fn hidden<T: Scalar>(
+    memory: &[T],
+    replicas: usize,
+    members: usize,
+    width: usize,
+    rows: usize,
+    hidden: &mut [T],
+) {
+    let each = rows / replicas;
+    for (row, memory) in memory.chunks_exact(members * width + 1).take(rows).enumerate() {
+        for (member, memory) in memory.chunks_exact(width).take(members).enumerate() {
+            let at = (row / each * members + member) * each + row % each;
+            hidden[at * width..][..width].copy_from_slice(memory);
+        }
+    }
+}

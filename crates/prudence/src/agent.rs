@@ -1,0 +1,244 @@
+//! A trained agent: its policy with everything that acting needs, in one file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use prudence_agent::actor::{Actor, Choose};
+use prudence_agent::evaluate::{Player, PolicyShape};
+use prudence_agent::population::Population;
+use prudence_agent::Scaling;
+use prudence_core::{BoxSpace, Spec};
+use prudence_data::files::{read_limited, write_atomic};
+use prudence_env::Env;
+use prudence_nn::weights::{Reader, Writer};
+use prudence_nn::work::LogStd;
+use prudence_nn::{Bank, Cpu, Device, Mlp};
+use prudence_safety::{SafetyModel, Scorer};
+use serde::{Deserialize, Serialize};
+
+use crate::error::InFile as _;
+use crate::{Algorithm, Error, Task, TestEpisode};
+
+const FORMAT: &str = "prudence agent 1";
+const LIMIT: u64 = 1 << 32;
+const HEADER: &str = "prudence";
+const SAFETY: &str = "safety.";
+
+/// A policy that never travels without its safety model and its units.
+///
+/// See `examples/custom_env.rs` for one that is trained, saved and loaded again.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    header: Header,
+    policy: Vec<f32>,
+    model: Option<Arc<SafetyModel>>,
+}
+
+/// The part of an agent's file that is not a tensor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Header {
+    format: String,
+    algorithm: Algorithm,
+    /// The training step the policy is from.
+    step: u64,
+    /// Whether that is the last record that met the constraint as the safety model judges.
+    selected: bool,
+    hidden: Vec<usize>,
+    log_std: [f64; 2],
+    score_floor: f64,
+    /// Low and high of each dimension; null where unbounded.
+    observation: Vec<[Option<f64>; 2]>,
+    action: Vec<[Option<f64>; 2]>,
+}
+
+fn bounds(space: &BoxSpace) -> Vec<[Option<f64>; 2]> {
+    let finite = |x: &f64| Some(*x).filter(|x| x.is_finite());
+    space.low.iter().zip(&space.high).map(|(low, high)| [finite(low), finite(high)]).collect()
+}
+
+fn space(bounds: &[[Option<f64>; 2]]) -> BoxSpace {
+    let side = |side: usize, unbounded: f64| bounds.iter().map(|pair| pair[side].unwrap_or(unbounded)).collect();
+    BoxSpace { low: side(0, f64::NEG_INFINITY), high: side(1, f64::INFINITY) }
+}
+
+impl Agent {
+    /// What training leaves behind of an agent.
+    pub(crate) fn of<D: Device>(population: &Population<D>, agent: usize) -> Result<Self, Error> {
+        let setup = population.setup();
+        let settings = &setup.settings.agent;
+        let selected = population.selected_step(agent);
+        Ok(Self {
+            header: Header {
+                format: FORMAT.into(),
+                algorithm: setup.algorithm,
+                step: selected.unwrap_or(population.counters(agent).step),
+                selected: selected.is_some(),
+                hidden: settings.hidden.clone(),
+                log_std: [settings.log_std_min, settings.log_std_max],
+                score_floor: settings.score_floor,
+                observation: bounds(&setup.spec.observation),
+                action: bounds(&setup.spec.action),
+            },
+            policy: population.policy(agent)?,
+            model: population.model(agent).filter(|_| setup.algorithm.constraint().is_some()).cloned(),
+        })
+    }
+
+    /// Which algorithm trained it.
+    pub fn algorithm(&self) -> Algorithm {
+        self.header.algorithm
+    }
+
+    /// The training step its policy is from.
+    pub fn step(&self) -> u64 {
+        self.header.step
+    }
+
+    /// The step of the last record that met the constraint as the safety model judges, where one did: its policy is from
+    /// there.
+    pub fn selected_step(&self) -> Option<u64> {
+        self.header.selected.then_some(self.header.step)
+    }
+
+    /// The safety model it acts with.
+    pub fn model(&self) -> Option<&Arc<SafetyModel>> {
+        self.model.as_ref()
+    }
+
+    fn network(&self) -> Mlp {
+        let (s, a) = (self.header.observation.len(), self.header.action.len());
+        let memory = self.model.as_ref().filter(|_| self.header.algorithm.history());
+        Mlp::new(s + memory.map_or(0, |model| model.memory_width()), &self.header.hidden, 2 * a)
+    }
+
+    fn shape(&self) -> PolicyShape {
+        let spec = Spec {
+            observation: space(&self.header.observation),
+            action: space(&self.header.action),
+            signals: Vec::new(),
+            horizon: 1,
+        };
+        let [min, max] = self.header.log_std;
+        PolicyShape {
+            network: self.network(),
+            scaling: Scaling::new(&spec, 1.0),
+            clip: LogStd { min, max },
+            history: self.header.algorithm.history(),
+        }
+    }
+
+    /// Writes the agent into one safetensors file, which PyTorch loads.
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        let mut file = Writer::default();
+        file.network("policy.", &self.network().tensors(), &self.policy);
+        if let Some(model) = &self.model {
+            model.write(&mut file, SAFETY);
+        }
+        let header = serde_json::to_string(&self.header).map_err(|e| Error::content(path, e.to_string()))?;
+        file.metadata(HEADER, header);
+        let bytes = file.finish().map_err(|e| Error::content(path, e.to_string()))?;
+        Ok(write_atomic(path, &bytes)?)
+    }
+
+    /// Reads an agent's file.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let bytes = read_limited(path, LIMIT)?;
+        let problem = |problem: String| Error::content(path, problem);
+        let file = Reader::new(&bytes).map_err(|e| problem(e.to_string()))?;
+        let header = file.metadata(HEADER).ok_or_else(|| problem("not an agent (no prudence header)".into()))?;
+        let value: serde_json::Value = serde_json::from_str(header).map_err(|e| problem(format!("its header: {e}")))?;
+        if value["format"] != FORMAT {
+            return Err(problem(format!("its format is {}, expected \"{FORMAT}\"", value["format"])));
+        }
+        let header: Header = serde_json::from_value(value).map_err(|e| problem(format!("its header: {e}")))?;
+        let sound = !header.hidden.is_empty() && header.hidden.iter().all(|n| (1..=8192).contains(n));
+        if !sound || header.action.iter().flatten().any(Option::is_none) || header.score_floor >= 0.0 {
+            return Err(problem("its header: layers, action bounds or floor are out of range".into()));
+        }
+        let safety = header.algorithm.constraint().is_some();
+        let model = safety.then(|| SafetyModel::read(&file, SAFETY)).transpose().in_file(path)?.map(Arc::new);
+        let mut agent = Self { header, policy: Vec::new(), model };
+        agent.policy = file.network("policy.", &agent.network().tensors()).map_err(|e| problem(e.to_string()))?;
+        Ok(agent)
+    }
+
+    /// Refuses an environment of other sizes.
+    pub(crate) fn check(&self, spec: &Spec) -> Result<(), Error> {
+        if let Some(model) = &self.model {
+            model.check(spec.observation.dim(), spec.action.dim())?;
+        }
+        Ok(())
+    }
+
+    fn scorer(&self) -> Result<Option<Scorer<Cpu<f32>>>, Error> {
+        let one = |model: &Arc<SafetyModel>| {
+            Scorer::new(&Cpu::new(), std::slice::from_ref(model), self.header.score_floor)
+        };
+        Ok(self.model.as_ref().map(one).transpose()?)
+    }
+
+    /// The agent in an environment.
+    pub(crate) fn play(&self, env: Box<dyn Env>) -> Result<Playing, Error> {
+        self.check(env.spec())?;
+        let scorer = self.scorer()?;
+        let mut player = Player::new(&Cpu::new(), env, &self.shape(), scorer.as_ref())?;
+        player.load(&self.policy);
+        Ok(Playing { player, scorer })
+    }
+
+    /// Plays test episodes `first..first + count` in the task's environment and judges them by its rule. The policy's mode
+    /// acts, or draws from it if `sampled`; episode i of a seed starts the same way whoever is tested.
+    pub fn test(
+        &self,
+        task: &Task,
+        episodes: std::ops::Range<u64>,
+        seed: u64,
+        sampled: bool,
+    ) -> Result<Vec<TestEpisode>, Error> {
+        let Playing { mut player, scorer } = self.play(task.make_env()?)?;
+        Ok(player.test(scorer.as_ref(), task.rule(), episodes, seed, sampled)?)
+    }
+
+    /// The agent, ready to act in a loop of your own.
+    pub fn pilot(&self) -> Result<Pilot, Error> {
+        let (device, shape, scorer) = (Cpu::new(), self.shape(), self.scorer()?);
+        let bank = Bank::dense(shape.network.clone(), 1);
+        let actor = Actor::new(&device, &shape.scaling, &bank, shape.clip, shape.history, scorer.as_ref())?;
+        Ok(Pilot { actor, scorer, policy: self.policy.clone(), action: vec![0.0; self.header.action.len()] })
+    }
+}
+
+/// An agent in an environment, with the scorer that moves its memory.
+pub(crate) struct Playing {
+    pub player: Player<Cpu<f32>>,
+    pub scorer: Option<Scorer<Cpu<f32>>>,
+}
+
+/// An agent that acts, step by step, on observations that you give it.
+pub struct Pilot {
+    actor: Actor<Cpu<f32>>,
+    scorer: Option<Scorer<Cpu<f32>>>,
+    policy: Vec<f32>,
+    action: Vec<f32>,
+}
+
+impl Pilot {
+    /// Forgets the history: the start of an episode.
+    pub fn reset(&mut self) {
+        self.actor.start(0, self.scorer.as_ref());
+    }
+
+    /// The action for an observation, in the environment's units; it is taken to be the one that is then acted out.
+    pub fn act(&mut self, observation: &[f32]) -> Result<&[f32], Error> {
+        self.actor.show(0, observation);
+        self.actor.choose(&self.policy, Choose::Mode, &mut self.action)?;
+        self.actor.score(self.scorer.as_ref(), &self.action, &[true]);
+        Ok(&self.action)
+    }
+
+    /// How probable the safety model thinks it that the episode so far is safe; nothing without a model. It never falls
+    /// below the exponential of the floor.
+    pub fn safe_probability(&self) -> Result<Option<f64>, Error> {
+        Ok(self.actor.sum(0)?.map(|sum| f64::from(sum).exp()))
+    }
+}

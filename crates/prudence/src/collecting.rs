@@ -1,0 +1,111 @@
+//! Collecting episodes, and training from stored ones: single stages, each in a folder of its own.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use prudence_data::Store;
+use prudence_safety::SafetyModel;
+use serde::Serialize;
+
+use crate::agent::Agent;
+use crate::fitting::{check_stores, load_episodes, load_model};
+use crate::folder::{Invocation, RunFolder};
+use crate::session::Session;
+use crate::training::{Data, jobs, train_all};
+use crate::{Algorithm, Error, Task};
+
+/// What was collected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Collected {
+    /// Episodes.
+    pub episodes: u64,
+    /// Steps of all of them.
+    pub steps: u64,
+    /// The stores, one per collector.
+    #[serde(skip)]
+    pub stores: Vec<PathBuf>,
+}
+
+/// Lets unconstrained SAC collect episodes in a new folder, every one kept: `collect.steps` for each of `run.seeds`.
+pub fn collect(task: &Task, dir: &Path, session: &Session) -> Result<Collected, Error> {
+    task.check_warm_up("collect.steps", task.settings().collect.steps)?;
+    let (folder, task) = RunFolder::create(dir, task, &Invocation::Collect, None)?;
+    collect_in(&task, &folder, session)
+}
+
+pub(crate) fn collect_in(task: &Task, folder: &RunFolder, session: &Session) -> Result<Collected, Error> {
+    let data = Data::none(task)?;
+    let place = |algorithm, seed| (folder.agent(0, algorithm, seed), folder.collection(seed));
+    let jobs = jobs(task, &data, &[Algorithm::Sac], task.settings().collect.steps, place);
+    train_all(&jobs, session, |_, _| Ok(()))?;
+    let stores: Vec<PathBuf> = jobs.iter().map(|job| job.episodes.clone()).collect();
+    let open = stores.iter().map(|path| Store::open(path)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Collected {
+        episodes: open.iter().map(Store::len).sum(),
+        steps: open.iter().map(Store::steps).sum(),
+        stores,
+    })
+}
+
+/// Trains the algorithms `run.algo`, `run.seeds` agents of each, in a new folder; gives the agents in this order.
+///
+/// They start from the episodes in `stores`, with what the safety model says of them. All algorithms but SAC need a model.
+pub fn train(
+    task: &Task,
+    model: Option<&SafetyModel>,
+    stores: &[PathBuf],
+    dir: &Path,
+    session: &Session,
+) -> Result<Vec<Agent>, Error> {
+    check_stores(task, stores)?;
+    let spec = task.spec();
+    match model {
+        Some(model) => model.check(spec.observation.dim(), spec.action.dim())?,
+        None => {
+            let needs = task.settings().run.algo.iter().find(|algorithm| algorithm.constraint().is_some());
+            if let Some(algorithm) = needs {
+                return Err(prudence_agent::Error::NoSafetyModel { algorithm: *algorithm }.into());
+            }
+        }
+    }
+    if stores.is_empty() {
+        task.check_warm_up("train.steps", task.settings().train.steps)?;
+    }
+    let whole = |path: &PathBuf| path.canonicalize().map_err(Error::io(path, "open"));
+    let invocation = Invocation::Train {
+        data: stores.iter().map(whole).collect::<Result<_, _>>()?,
+        safety: model.is_some(),
+    };
+    let (folder, task) = RunFolder::create(dir, task, &invocation, model)?;
+    train_in(&task, &folder, model.cloned(), stores, session)
+}
+
+pub(crate) fn train_in(
+    task: &Task,
+    folder: &RunFolder,
+    model: Option<SafetyModel>,
+    stores: &[PathBuf],
+    session: &Session,
+) -> Result<Vec<Agent>, Error> {
+    let (episodes, model) = (load_episodes(stores)?, model.map(Arc::new));
+    let algorithms = &task.settings().run.algo;
+    let (constrained, plain): (Vec<Algorithm>, Vec<Algorithm>) =
+        algorithms.iter().partition(|algorithm| algorithm.constraint().is_some());
+    // Plain SAC reads no scores: its table has none.
+    let mut agents = Vec::new();
+    for (algorithms, model) in [(plain, None), (constrained, model)] {
+        if algorithms.is_empty() {
+            continue;
+        }
+        let data = Data::new(task, &episodes, model)?;
+        let place = |algorithm, seed| (folder.agent(0, algorithm, seed), folder.episodes(0, algorithm, seed));
+        let jobs = jobs(task, &data, &algorithms, task.settings().train.steps, place);
+        agents.extend(train_all(&jobs, session, |_, population| Agent::of(&population, 0))?);
+    }
+    Ok(agents)
+}
+
+/// The safety model of a training's folder.
+pub(crate) fn model_of(folder: &RunFolder, safety: bool) -> Result<Option<SafetyModel>, Error> {
+    safety.then(|| load_model(&folder.safety(0))).transpose()
+}

@@ -1,0 +1,62 @@
+//! The kinds of environments a task file can name.
+
+use prudence_core::SettingError;
+use prudence_env::{Env, FileSetting, MakeEnv, rddl};
+use prudence_physics::{bullet, mujoco};
+use serde::{Deserialize, Serialize};
+
+/// Which environment, and its settings: the `[env]` section of a task file.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum EnvSettings {
+    /// A domain in RDDL.
+    Rddl(rddl::RddlSettings),
+    /// Hopper, Walker2d or HalfCheetah on MuJoCo.
+    Mujoco(mujoco::MujocoSettings),
+    /// Bullet Safety Gym's Ball or Car on Bullet.
+    Bullet(bullet::BulletSettings),
+    /// An environment of the program that made the run; only that program can make it again.
+    Program {
+        /// What tells it from others.
+        describe: String,
+    },
+}
+
+impl EnvSettings {
+    /// The keys of `[env]` that name files, for whatever kind.
+    pub(crate) const FILE_KEYS: [&str; 3] = ["domain", "instance", "xml_file"];
+
+    /// The files that the settings name.
+    pub(crate) fn files(&mut self) -> Vec<FileSetting<'_>> {
+        match self {
+            Self::Rddl(settings) => settings.files(),
+            Self::Mujoco(settings) => settings.files(),
+            Self::Bullet(_) | Self::Program { .. } => Vec::new(),
+        }
+    }
+}
+
+impl MakeEnv for EnvSettings {
+    fn make(&self) -> Result<Box<dyn Env>, prudence_env::Error> {
+        match self {
+            Self::Rddl(settings) => settings.make(),
+            Self::Mujoco(settings) => settings.make(),
+            Self::Bullet(settings) => settings.make(),
+            Self::Program { describe } => Err(SettingError {
+                key: "env.kind".into(),
+                value: format!("\"program\" ({describe})"),
+                expected: "only the program that made this run can make its environment again".into(),
+            }
+            .into()),
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Rddl(settings) => settings.describe(),
+            Self::Mujoco(settings) => settings.describe(),
+            Self::Bullet(settings) => settings.describe(),
+            Self::Program { describe } => describe.clone(),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Testing trained agents on the true rule.
+
+use std::path::Path;
+
+use prudence_report::records::AlgoResult;
+use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
+
+use crate::agent::Agent;
+use crate::folder::{AgentFolder, RunFolder};
+use crate::run::Tested;
+use crate::session::Session;
+use crate::{Algorithm, Error, Task, reporting};
+
+/// What agents are tested on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TestSettings {
+    /// Test episodes per seed.
+    pub episodes: u64,
+    /// The number of the first one.
+    pub first: u64,
+    /// Actions are drawn from the policy instead of being its mode.
+    pub sampled: bool,
+}
+
+/// Tests start here by default: neither those along the way of a training nor those of a report.
+const FIRST: u64 = 1 << 40;
+
+/// Tests the agents in a folder, each from the last round that has it, on the task's rule.
+pub fn evaluate(
+    task: &Task,
+    dir: &Path,
+    settings: TestSettings,
+    session: &Session,
+) -> Result<Vec<AlgoResult>, Error> {
+    let (folder, _) = RunFolder::open(dir)?;
+    let agents = folder.agents()?;
+    let bar = session.progress().begin("testing", agents.len() as u64);
+    let done = std::sync::atomic::AtomicU64::new(0);
+    let one = |agent: &AgentFolder| -> Result<Tested, Error> {
+        let tested = test(task, agent, settings)?;
+        bar.set(1 + done.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        Ok(tested)
+    };
+    let tested: Vec<Tested> = session.pool().install(|| agents.par_iter().map(one).collect::<Result<_, _>>())?;
+    let mut results = Vec::new();
+    for algorithm in Algorithm::ALL {
+        let of: Vec<&Tested> = tested.iter().filter(|t| t.algorithm == algorithm).collect();
+        if !of.is_empty() {
+            let first = agents.iter().find(|agent| agent.algorithm == algorithm);
+            let records = first.map(AgentFolder::records).transpose()?.unwrap_or_default();
+            let steps = records.last().map_or(0, |record| record.step);
+            results.push(reporting::result(algorithm, steps, &of));
+        }
+    }
+    Ok(results)
+}
+
+/// A trained agent, from its folder.
+pub(crate) fn load(folder: &AgentFolder) -> Result<Agent, Error> {
+    let path = folder.policy();
+    if !path.is_file() {
+        return Err(Error::content(
+            &folder.dir,
+            format!("{} seed {} is not trained to its end", folder.algorithm.name(), folder.seed),
+        ));
+    }
+    Agent::load(&path)
+}
+
+fn test(task: &Task, folder: &AgentFolder, settings: TestSettings) -> Result<Tested, Error> {
+    let agent = load(folder)?;
+    let first = FIRST + settings.first;
+    let tests = agent.test(task, first..first + settings.episodes, folder.seed, settings.sampled)?;
+    Ok(Tested {
+        algorithm: folder.algorithm,
+        seed: folder.seed,
+        selected_step: agent.selected_step(),
+        tests,
+        sampled: Vec::new(),
+    })
+}

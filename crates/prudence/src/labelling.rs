@@ -1,0 +1,108 @@
+//! Labelling stored episodes: by a rule, or from a table.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use prudence_core::clock;
+use prudence_core::random::stream;
+use prudence_data::{LabelLog, Rule, Store, find_stores, import_csv, label_by_rule, label_path, latest};
+use serde::Serialize;
+
+use crate::Error;
+
+/// Who says what is safe.
+#[derive(Clone, Debug)]
+pub enum Labeller {
+    /// A rule. Beside whole episodes it labels segments that start later.
+    Rule {
+        /// The rule's text, over the signals of the stored episodes.
+        rule: String,
+        /// Segments per episode that start later.
+        extra_starts: usize,
+        /// The seed of their starts.
+        seed: u64,
+    },
+    /// A table, CSV with a header `episode,start,end,safe,at`; start, end and at are optional.
+    Table(PathBuf),
+}
+
+/// What was labelled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Labelled {
+    /// Episodes that got a label.
+    pub episodes: u64,
+    /// Of them, safe as a whole.
+    pub safe: u64,
+    /// New labels, those of segments included.
+    pub labels: u64,
+}
+
+/// The stores in folders: each folder itself, or those one level below it. A folder without any is an error.
+pub fn stores(dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let mut all = Vec::new();
+    for dir in dirs {
+        let found = find_stores(dir)?;
+        if found.is_empty() {
+            return Err(Error::content(dir, "no stored episodes in it"));
+        }
+        all.extend(found);
+    }
+    Ok(all)
+}
+
+/// Labels every episode of the stores in a folder that this labeller has not labelled yet.
+pub fn label(dir: &Path, labeller: &Labeller) -> Result<Labelled, Error> {
+    let stores = stores(&[dir.to_owned()])?;
+    let mut total = Labelled::default();
+    if let (Labeller::Table(table), 2..) = (labeller, stores.len()) {
+        return Err(Error::content(table, format!("{} holds {} stores; name one of them", dir.display(), stores.len())));
+    }
+    for path in &stores {
+        let store = Store::open(path)?;
+        let mut log = LabelLog::open(&label_path(path))?;
+        let before = log.labels().len();
+        total.episodes += match labeller {
+            Labeller::Rule { rule: text, extra_starts, seed } => {
+                let rule = Rule::parse(text, &store.schema().signals)
+                    .map_err(|problem| Error::Rule { rule: text.clone(), problem })?;
+                by_rule(&store, &mut log, &rule, *extra_starts, *seed)?
+            }
+            Labeller::Table(table) => {
+                let new = import_csv(table, &store, "table", &clock::timestamp())?;
+                log.append(&new)?;
+                new.iter().map(|label| label.episode).collect::<HashSet<_>>().len() as u64
+            }
+        };
+        total.labels += (log.labels().len() - before) as u64;
+        total.safe += log.labels()[before..].iter().filter(|label| label.start == 0 && label.safe).count() as u64;
+    }
+    Ok(total)
+}
+
+/// Labels the episodes that the rule has not labelled yet; gives how many.
+pub(crate) fn by_rule(
+    store: &Store,
+    log: &mut LabelLog,
+    rule: &Rule,
+    extra_starts: usize,
+    seed: u64,
+) -> Result<u64, Error> {
+    let by = format!("rule: {}", rule.text());
+    let known: HashSet<u64> =
+        latest(log.labels()).into_iter().filter(|l| l.by == by && l.start == 0).map(|l| l.episode).collect();
+    let when = clock::timestamp();
+    let mut labelled = 0;
+    for shard in store.shards().collect::<Vec<_>>() {
+        let mut labels = Vec::new();
+        for (id, episode) in shard.clone().zip(store.read(shard)?) {
+            if !known.contains(&id) {
+                let rng = &mut stream(seed, "segments", id);
+                // The whole episode's label comes last: once it is in the log, so are those of the segments.
+                labels.extend(label_by_rule(rule, id, &episode, extra_starts, rng, &when).into_iter().rev());
+                labelled += 1;
+            }
+        }
+        log.append(&labels)?;
+    }
+    Ok(labelled)
+}

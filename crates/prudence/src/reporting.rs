@@ -1,0 +1,268 @@
+//! From a run's outcome to `evaluation.json`, figures and `report.html`.
+
+use std::path::{Path, PathBuf};
+
+use prudence_data::files::{read_limited, write_atomic};
+use prudence_nn::Cpu;
+use prudence_report::figure::{self, Curve, Figure, Label, MultiplierCurve, Path as DrawnPath};
+use prudence_report::html::Report;
+use prudence_report::records::{AlgoResult, Evaluation, ModelQuality, Round, SeedResult};
+use prudence_safety::{Quality, Scorer};
+
+use crate::folder::{RunFolder, create_dir};
+use crate::run::{Outcome, RoundResult, Tested};
+use crate::{Algorithm, Error, Task, TestEpisode};
+
+/// Test episodes drawn in the plane, an algorithm.
+const DRAWN: usize = 30;
+
+/// The statistics of one algorithm's agents.
+pub(crate) fn result(algorithm: Algorithm, steps: u64, agents: &[&Tested]) -> AlgoResult {
+    let seeds = |pick: fn(&Tested) -> &Vec<TestEpisode>| -> Vec<SeedResult> {
+        let one = |agent: &&Tested| SeedResult {
+            seed: agent.seed,
+            returns: pick(agent).iter().map(|t| t.total_reward).collect(),
+            safe: pick(agent).iter().map(|t| t.safe).collect(),
+        };
+        agents.iter().map(one).collect()
+    };
+    let mut result = AlgoResult::from_seeds(algorithm.name(), steps, &seeds(|agent| &agent.tests));
+    let tests = || agents.iter().flat_map(|agent| &agent.tests);
+    result.steps_kept = Some(tests().map(|t| t.steps_kept).sum::<f64>() / tests().count() as f64);
+    if agents.iter().all(|agent| !agent.sampled.is_empty()) {
+        let drawn = AlgoResult::from_seeds(algorithm.name(), steps, &seeds(|agent| &agent.sampled));
+        result.sampled_safe_share = Some(drawn.safe_share);
+        result.sampled_return_mean = Some(drawn.return_mean);
+    }
+    result
+}
+
+/// The model's log P(safe) of each episode, and the truth.
+fn own_predictions(agents: &[&Tested]) -> Vec<(f64, bool)> {
+    agents.iter().flat_map(|agent| &agent.tests).filter_map(|t| Some((t.log_prob()?, t.safe))).collect()
+}
+
+fn probabilities(predictions: &[(f64, bool)]) -> Vec<(f64, bool)> {
+    predictions.iter().map(|(log_prob, safe)| (log_prob.exp(), *safe)).collect()
+}
+
+fn of(algorithm: Algorithm, agents: &[Tested]) -> Vec<&Tested> {
+    agents.iter().filter(|agent| agent.algorithm == algorithm).collect()
+}
+
+/// Everything a run found out, in numbers.
+fn evaluation(task: &Task, outcome: &Outcome, last: &RoundResult) -> Evaluation {
+    let config = task.settings();
+    let mut results = Vec::new();
+    for algorithm in &config.run.algo {
+        let (agents, steps) = match algorithm.constraint() {
+            None => (of(*algorithm, &outcome.collectors), config.collect.steps),
+            Some(_) => (of(*algorithm, &last.agents), config.train.steps),
+        };
+        results.push(result(*algorithm, steps, &agents));
+    }
+    let mut rounds = Vec::new();
+    for (index, round) in outcome.rounds.iter().enumerate() {
+        for algorithm in config.run.algo.iter().filter(|a| a.constraint().is_some()) {
+            let agents = of(*algorithm, &round.agents);
+            let own = Quality::of(&own_predictions(&agents));
+            let result = result(*algorithm, config.train.steps, &agents);
+            rounds.push(Round::new(index, &result, round.fitted.held_out.accuracy, own.accuracy));
+        }
+    }
+    Evaluation {
+        task: config.name.clone(),
+        target: config.target,
+        safety_model: safety_model(last),
+        results,
+        rounds,
+        references: config.reference.clone(),
+    }
+}
+
+fn safety_model(round: &RoundResult) -> ModelQuality {
+    let own = own_predictions(&round.agents.iter().collect::<Vec<_>>());
+    ModelQuality {
+        held_out: round.fitted.held_out,
+        own: (!own.is_empty()).then(|| Quality::of(&own)),
+        data_episodes: round.fitted.data_episodes,
+        data_segments: round.fitted.data_segments,
+    }
+}
+
+/// A figure of training curves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CurveKind {
+    /// Return and safe share over steps.
+    Learning,
+    /// Lambda over steps.
+    Multiplier,
+}
+
+/// Draws the training curves of the agents in one or more folders.
+pub fn plot(dirs: &[PathBuf], kind: CurveKind) -> Result<Figure, Error> {
+    let mut target = f64::NAN;
+    for dir in dirs {
+        RunFolder::open(dir)?;
+        target = crate::TaskSettings::from_file(&RunFolder::at(dir).config())?.target;
+    }
+    let (learning, multipliers) = curves(dirs)?;
+    Ok(match kind {
+        CurveKind::Learning => figure::learning_curves(&learning, target),
+        CurveKind::Multiplier => figure::multiplier(&multipliers),
+    })
+}
+
+/// Training curves of the agents in folders.
+fn curves(dirs: &[impl AsRef<Path>]) -> Result<(Vec<Curve>, Vec<MultiplierCurve>), Error> {
+    let mut learning: Vec<Curve> = Vec::new();
+    let mut multipliers: Vec<MultiplierCurve> = Vec::new();
+    for dir in dirs {
+        for agent in RunFolder::at(dir.as_ref()).agents()? {
+            let algorithm = agent.algorithm.name().to_owned();
+            let run = match dirs.len() {
+                1 => String::new(),
+                _ => dir.as_ref().display().to_string(),
+            };
+            let label = Label { algorithm, run };
+            let records = agent.records()?;
+            let points = records.iter().map(|r| (r.step as f64, r.return_mean, r.safe_share)).collect();
+            match learning.iter_mut().find(|c| c.label == label) {
+                Some(curve) => curve.seeds.push(points),
+                None => learning.push(Curve { label: label.clone(), seeds: vec![points] }),
+            }
+            if agent.algorithm.constraint().is_some() {
+                let points = records.iter().map(|r| (r.step as f64, r.multiplier)).collect();
+                match multipliers.iter_mut().find(|c| c.label == label) {
+                    Some(curve) => curve.seeds.push(points),
+                    None => multipliers.push(MultiplierCurve { label, seeds: vec![points] }),
+                }
+            }
+        }
+    }
+    Ok((learning, multipliers))
+}
+
+/// Paths of test episodes with the last model's blame, for tasks that lie in a plane.
+fn drawn_paths(task: &Task, outcome: &Outcome, last: &RoundResult) -> Result<Option<Figure>, Error> {
+    let Some(scene) = task.scene() else { return Ok(None) };
+    let place = |name: &str| task.spec().signals.iter().position(|s| s == name);
+    let (Some(x), Some(y)) = (place(&scene.axes[0]), place(&scene.axes[1])) else { return Ok(None) };
+    let width = task.spec().signals.len();
+    let floor = task.settings().agent.score_floor;
+    let scorer = Scorer::new(&Cpu::<f32>::new(), std::slice::from_ref(&last.model), floor)?;
+    let mut groups = Vec::new();
+    for algorithm in &task.settings().run.algo {
+        let agents = if algorithm.constraint().is_some() { &last.agents } else { &outcome.collectors };
+        let agents = of(*algorithm, agents);
+        let each = DRAWN.div_ceil(agents.len().max(1));
+        let tests: Vec<_> = agents.iter().flat_map(|agent| agent.tests.iter().take(each)).collect();
+        let episodes: Vec<_> = tests.iter().map(|t| &t.episode).collect();
+        let paths = tests.iter().zip(scorer.score(&episodes)?).map(|(test, scores)| DrawnPath {
+            xy: test.episode.signals.chunks_exact(width).map(|s| [s[x], s[y]]).collect(),
+            blame: scores.log_prob.iter().map(|l| f64::from(-l)).collect(),
+            safe: test.safe,
+        });
+        groups.push((algorithm.name().to_owned(), paths.collect()));
+    }
+    Ok(Some(figure::paths(scene, &groups)))
+}
+
+/// Writes `evaluation.json`, `figures/*.svg` and `report.html` into the run's folder; gives the numbers.
+pub(crate) fn write(task: &Task, folder: &RunFolder, outcome: &Outcome) -> Result<Evaluation, Error> {
+    let Some(last) = outcome.rounds.last() else { return Err(Error::content(folder.root(), "the run has no round")) };
+    let evaluation = evaluation(task, outcome, last);
+    let path = folder.evaluation();
+    let numbers = serde_json::to_vec_pretty(&evaluation).map_err(|e| Error::content(&path, e.to_string()))?;
+    write_atomic(&path, &numbers)?;
+    let target = task.settings().target;
+    let (learning, multipliers) = curves(&[folder.root()])?;
+    let mut figures = vec![figure::learning_curves(&learning, target)];
+    figures.extend(drawn_paths(task, outcome, last)?);
+    figures.push(figure::seeds(&evaluation.results, target));
+    figures.push(figure::rounds(&evaluation.rounds, target));
+    figures.push(figure::multiplier(&multipliers));
+    let own = own_predictions(&last.agents.iter().collect::<Vec<_>>());
+    figures.push(figure::reliability(&[
+        ("held-out episodes".to_owned(), probabilities(&last.fitted.predictions)),
+        ("the agents' own episodes".to_owned(), probabilities(&own)),
+    ]));
+    create_dir(&folder.figures())?;
+    for figure in &figures {
+        write_atomic(&folder.figures().join(format!("{}.svg", figure.name)), figure.svg.as_bytes())?;
+    }
+    let settings = read_limited(&folder.config(), 1 << 20)?;
+    let report = Report {
+        evaluation: &evaluation,
+        figures: &figures,
+        config: &String::from_utf8_lossy(&settings),
+        commands: &["prudence run config.toml --out again".to_owned(), "# config.toml: the settings above".to_owned()],
+        version: env!("CARGO_PKG_VERSION"),
+        notes: &notes(task, outcome, &evaluation, &multipliers),
+    };
+    write_atomic(&folder.report(), report.to_html().as_bytes())?;
+    Ok(evaluation)
+}
+
+/// What a reader should know before trusting the numbers.
+fn notes(task: &Task, outcome: &Outcome, evaluation: &Evaluation, multipliers: &[MultiplierCurve]) -> Vec<String> {
+    let config = task.settings();
+    let mut notes = Vec::new();
+    for result in evaluation.results.iter().filter(|r| r.algo != Algorithm::Sac.name()) {
+        let missed = result.per_seed.iter().filter(|seed| seed.safe_share < config.target);
+        let missed: Vec<_> =
+            missed.map(|seed| format!("seed {}: {} of {}", seed.seed, seed.safe, seed.episodes)).collect();
+        if !missed.is_empty() {
+            let name = figure::display_name(&result.algo);
+            notes.push(format!(
+                "{name}: safe test episodes of the seeds that missed the target: {}.",
+                missed.join("; ")
+            ));
+        }
+    }
+    let lambda = &config.multiplier;
+    for curve in multipliers.iter().filter(|_| lambda.fixed.is_none()) {
+        if curve.seeds.iter().flatten().all(|(_, value)| *value == lambda.initial) {
+            let why = match lambda.initial {
+                0.0 => "the constraint held all along, or there were",
+                _ => "there were",
+            };
+            notes.push(format!(
+                "Lambda of {} never moved from {}: {why} hardly more than multiplier.freeze = {} episodes.",
+                figure::display_name(&curve.label.algorithm),
+                lambda.initial,
+                lambda.freeze
+            ));
+        }
+    }
+    for agent in outcome.rounds.last().iter().flat_map(|round| &round.agents) {
+        let who = format!("{} seed {}", figure::display_name(agent.algorithm.name()), agent.seed);
+        match agent.selected_step {
+            None => notes
+                .push(format!("{who}: no policy met the constraint as the safety model judges; the last was tested.")),
+            Some(step) if step < config.train.steps => {
+                notes.push(format!(
+                    "{who}: the policy of step {step} was tested; later ones miss the constraint as the safety model judges."
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    if config.run.algo.contains(&Algorithm::Sac) && config.run.algo.len() > 1 {
+        notes.push(
+            "SAC learns from its own steps alone: it is what collected the first episodes. The others also start from all \
+             episodes collected before them, so at few steps they may earn more than it does."
+                .into(),
+        );
+    }
+    if let Some(round) = outcome.rounds.last() {
+        let safe = round.fitted.held_out.safe_share;
+        notes.push(format!("{:.1} % of the episodes held out of the last fit are safe.", 100.0 * safe));
+    }
+    notes.push(
+        "All seeds and all algorithms of a run share its episodes and its safety models: intervals over seeds do not cover \
+         the luck of fitting them, and an algorithm's later rounds profit from the others' episodes."
+            .into(),
+    );
+    notes
+}

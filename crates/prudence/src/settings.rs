@@ -1,0 +1,258 @@
+//! Everything a run can be told: defaults, then the task's file, then further files, then single settings, each over the
+//! ones before.
+
+use std::path::{Path, PathBuf};
+
+use prudence_agent::settings::TrainingSettings;
+use prudence_agent::{AgentSettings, Algorithm, MultiplierSettings, TrainSettings};
+use prudence_core::SettingError;
+use prudence_data::files::read_limited;
+use prudence_env::rddl::BUILTIN;
+use prudence_report::records::Reference;
+use prudence_safety::FitSettings;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::environment::EnvSettings;
+use crate::{Error, tasks};
+
+/// A task and all its settings, resolved: what a task file holds, and a run's `config.toml`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskSettings {
+    /// The task's name.
+    pub name: String,
+    /// What it is about, in one line.
+    pub summary: String,
+    /// The true rule: it labels and tests, no learner sees it.
+    pub rule: String,
+    /// The share of episodes that shall be safe, in truth.
+    pub target: f64,
+    /// The environment.
+    pub env: EnvSettings,
+    /// What `run` does.
+    #[serde(default)]
+    pub run: RunSettings,
+    /// How episodes are collected.
+    #[serde(default)]
+    pub collect: CollectSettings,
+    /// How the rule labels them.
+    #[serde(default)]
+    pub label: LabelSettings,
+    /// The safety model.
+    #[serde(default)]
+    pub safety: FitSettings,
+    /// Networks and their learning.
+    #[serde(default)]
+    pub agent: AgentSettings,
+    /// The multiplier.
+    #[serde(default)]
+    pub multiplier: MultiplierSettings,
+    /// The training loop.
+    #[serde(default)]
+    pub train: TrainSettings,
+    /// What results can be compared with.
+    #[serde(default)]
+    pub reference: Vec<Reference>,
+}
+
+/// Section `[run]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunSettings {
+    /// Algorithms to train and test.
+    pub algo: Vec<Algorithm>,
+    /// Seeds per algorithm.
+    pub seeds: u64,
+    /// The first seed.
+    pub seed: u64,
+    /// Test episodes per seed.
+    pub episodes: u64,
+    /// Repetitions of collect, label, fit, train with the safe agents' own episodes. 0: the paper's recipe.
+    pub rounds: usize,
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        Self { algo: vec![Algorithm::Sac, Algorithm::SafesacH], seeds: 3, seed: 0, episodes: 100, rounds: 2 }
+    }
+}
+
+/// Section `[collect]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CollectSettings {
+    /// Environment steps of the unconstrained agent, per seed.
+    pub steps: u64,
+}
+
+impl Default for CollectSettings {
+    fn default() -> Self {
+        Self { steps: 1_000_000 }
+    }
+}
+
+/// Section `[label]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LabelSettings {
+    /// Segments per episode that start later, labelled by the rule beside the whole.
+    pub extra_starts: usize,
+}
+
+impl Default for LabelSettings {
+    fn default() -> Self {
+        Self { extra_starts: 3 }
+    }
+}
+
+impl TaskSettings {
+    /// The settings of one agent's training.
+    pub fn training(&self) -> TrainingSettings {
+        TrainingSettings { agent: self.agent.clone(), multiplier: self.multiplier.clone(), train: self.train.clone() }
+    }
+
+    /// The seeds of a run.
+    pub fn seeds(&self) -> std::ops::Range<u64> {
+        self.run.seed..self.run.seed + self.run.seeds
+    }
+
+    /// The text of a task file with all of these settings.
+    pub fn to_toml(&self) -> Result<String, Error> {
+        toml::to_string(self).map_err(|e| Error::Unreadable { origin: self.name.clone(), problem: e.to_string() })
+    }
+
+    /// Refuses values that no command can work with; the rule and the environment are checked when they are made.
+    pub fn check(&self) -> Result<(), SettingError> {
+        let unless = SettingError::unless;
+        let target = self.target > 0.0 && self.target < 1.0;
+        unless(target, "target", &self.target, "must be above 0 and below 1")?;
+        self.safety.check()?;
+        self.agent.check()?;
+        self.multiplier.check()?;
+        self.train.check()?;
+        let RunSettings { seeds, seed, episodes, .. } = self.run;
+        for (key, n) in [("collect.steps", self.collect.steps), ("run.seeds", seeds), ("run.episodes", episodes)] {
+            unless(n > 0, key, &n, "must be 1 or more")?;
+        }
+        let last = seed.checked_add(seeds).is_some_and(|last| last <= i64::MAX as u64);
+        unless(last, "run.seed", &seed, "must stay below 2^63 for all seeds")
+    }
+
+    /// A built-in task, by its name, or the one in a task file; with the settings in `files` and then single ones,
+    /// `section.key=value`, over its own. Nothing is checked yet but names and types.
+    pub fn resolve(task: &str, files: &[PathBuf], sets: &[String]) -> Result<Self, Error> {
+        let (mut table, origin) = match tasks::text(task) {
+            Some(text) => (parse(text, task)?, format!("task {task}")),
+            None if Path::new(task).is_file() => (read_table(Path::new(task))?, task.to_owned()),
+            None if task.ends_with(".toml") => {
+                let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+                return Err(Error::io(Path::new(task), "open")(missing));
+            }
+            None => return Err(Error::UnknownTask { name: task.to_owned() }),
+        };
+        let mut settings = typed(&table, &origin)?;
+        let (rule, env) = (settings.rule.clone(), settings.env.clone());
+        for path in files {
+            merge(&mut table, read_table(path)?);
+            settings = typed(&table, &path.display().to_string())?;
+        }
+        for set in sets {
+            apply(&mut table, set)?;
+            let here = std::env::current_dir().map_err(Error::io(Path::new("."), "look at"))?;
+            anchor(&mut table, &here);
+            settings = typed(&table, &format!("setting {set}"))?;
+        }
+        if settings.rule != rule || settings.env != env {
+            settings.reference.clear(); // they were the task's own
+        }
+        Ok(settings)
+    }
+
+    /// These settings with single ones changed, each `section.key=value`.
+    pub fn with(&self, sets: &[impl AsRef<str>]) -> Result<Self, Error> {
+        let mut table = parse(&self.to_toml()?, &self.name)?;
+        let mut settings = self.clone();
+        for set in sets.iter().map(AsRef::as_ref) {
+            apply(&mut table, set)?;
+            settings = typed(&table, &format!("setting {set}"))?;
+        }
+        Ok(settings)
+    }
+
+    /// The settings in a file.
+    pub fn from_file(path: &Path) -> Result<Self, Error> {
+        typed(&read_table(path)?, &path.display().to_string())
+    }
+}
+
+fn parse(text: &str, origin: &str) -> Result<Table, Error> {
+    text.parse::<Table>().map_err(|e| Error::Unreadable { origin: origin.to_owned(), problem: e.to_string() })
+}
+
+fn typed(table: &Table, origin: &str) -> Result<TaskSettings, Error> {
+    let settings = table.clone().try_into();
+    settings.map_err(|e| Error::Unreadable { origin: origin.to_owned(), problem: one_line(&e) })
+}
+
+/// A text of serde's, key and all, on one line and with types in plain words.
+fn one_line(error: &toml::de::Error) -> String {
+    let words = [("u64", "a whole number, 0 or more"), ("usize", "a whole number, 0 or more"), ("f64", "a number")];
+    let message = error.to_string().trim().replace('\n', " ");
+    words.iter().fold(message, |message, (kind, word)| {
+        message.replace(&format!("expected {kind}"), &format!("expected {word}"))
+    })
+}
+
+/// `section.key=value` into the table; a value that is not TOML is taken as text.
+fn apply(table: &mut Table, set: &str) -> Result<(), Error> {
+    let refuse = |problem: String| Error::Unreadable { origin: format!("setting {set}"), problem };
+    let (path, text) = set
+        .split_once('=')
+        .ok_or_else(|| refuse("expected section.key=value, such as train.steps=1000".to_owned()))?;
+    let value = format!("v = {text}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
+    let value = value.unwrap_or_else(|| Value::String(text.into()));
+    let mut keys: Vec<&str> = path.trim().split('.').collect();
+    let last = keys.pop().filter(|k| !k.is_empty()).ok_or_else(|| refuse("the key is empty".to_owned()))?;
+    let mut place = table;
+    for key in keys {
+        place = match place.entry(key).or_insert_with(|| Value::Table(Table::new())) {
+            Value::Table(inner) => inner,
+            _ => return Err(refuse(format!("`{key}` is a value, not a section"))),
+        };
+    }
+    place.insert(last.into(), value);
+    Ok(())
+}
+
+fn merge(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => merge(below, above),
+            (_, value) => drop(base.insert(key, value)),
+        }
+    }
+}
+
+/// A file's table; files that it names are relative to its folder.
+fn read_table(path: &Path) -> Result<Table, Error> {
+    let bytes = read_limited(path, 1 << 20)?;
+    let text = String::from_utf8(bytes).map_err(|_| Error::content(path, "not UTF-8 text"))?;
+    let mut table = parse(&text, &path.display().to_string())?;
+    let place = std::path::absolute(path).map_err(Error::io(path, "look at"))?;
+    anchor(&mut table, place.parent().unwrap_or(Path::new("/")));
+    Ok(table)
+}
+
+/// Makes paths in `[env]` absolute that are relative to a folder.
+fn anchor(table: &mut Table, folder: &Path) {
+    let Some(Value::Table(env)) = table.get_mut("env") else { return };
+    for key in EnvSettings::FILE_KEYS {
+        if let Some(Value::String(file)) = env.get_mut(key)
+            && !file.starts_with(BUILTIN)
+            && let Some(place) = folder.join(&*file).to_str()
+        {
+            *file = place.to_owned();
+        }
+    }
+}
