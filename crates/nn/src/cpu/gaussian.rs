@@ -23,7 +23,6 @@ pub(super) fn sample<T: Scalar>(head: &[T], noise: &[T], clip: LogStd, drawn: &m
     let (min, max, constant) = (T::of(clip.min), T::of(clip.max), T::of(HALF_LN_2_PI + 2.0 * LN_2));
     let two = T::of(2.0);
     let half = T::of(0.5);
-    let single = log_prob.len() == 1; // TODO-BITS: acting used libm's exp
     vectorised(
         #[inline(always)]
         || {
@@ -34,8 +33,7 @@ pub(super) fn sample<T: Scalar>(head: &[T], noise: &[T], clip: LogStd, drawn: &m
                 for i in 0..dim {
                     let log_std = log_std[i].max(min).min(max);
                     let e = noise[i];
-                    let spread = if single { T::from_f32(f32::exp(log_std.to_f32())) } else { log_std.exp() };
-                    let u = spread.fma(e, mean[i]);
+                    let u = log_std.exp().fma(e, mean[i]);
                     action[i] = u.tanh();
                     sum += two * (u + (-two * u).softplus()) - half * e * e - log_std - constant;
                 }
