@@ -1,5 +1,6 @@
 //! The multiplier lambda: its own small object, moved by how far the constraint is kept or missed.
 
+use prudence_nn::{AdamNumbers, AdamSettings};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{Constraint, MultiplierSettings};
@@ -62,14 +63,11 @@ impl Multiplier {
         if settings.fixed.is_some() || self.updates <= settings.freeze || !estimate.is_finite() {
             return;
         }
-        let gradient = estimate - threshold;
-        let (beta1, beta2) = (0.9f64, 0.999f64);
         self.moves += 1;
-        let t = self.moves as f64;
-        let [m, v] = &mut self.moments;
-        *m += (1.0 - beta1) * (gradient - *m);
-        *v += (1.0 - beta2) * (gradient * gradient - *v);
-        let (m, v) = (*m / (1.0 - beta1.powf(t)), *v / (1.0 - beta2.powf(t)));
-        self.value = (self.value - settings.learning_rate * m / (v.sqrt() + 1e-8)).clamp(0.0, settings.max);
+        let adam = AdamSettings::default();
+        let (rate, correction) = adam.correction(settings.learning_rate, self.moves);
+        let [first, second] = &mut self.moments;
+        AdamNumbers::new(adam, rate, correction).step(&mut self.value, estimate - threshold, first, second);
+        self.value = self.value.clamp(0.0, settings.max);
     }
 }

@@ -6,10 +6,10 @@
 
 use prudence_core::random::Stream;
 use prudence_nn::work::{
-    AdamSettings, AdamStep, Batch, Columns, CriticTarget, Drawn, HeadPlace, Input, LogStd, Parameters, Pass, Room,
+    AdamStep, Batch, Columns, CriticTarget, Drawn, HeadPlace, Input, LogStd, Parameters, Pass, Room,
     SampleBackward,
 };
-use prudence_nn::{Bank, Device, DeviceError, Mlp};
+use prudence_nn::{AdamSettings, Bank, Device, DeviceError, Mlp};
 use rand::RngExt as _;
 
 use crate::settings::AgentSettings;

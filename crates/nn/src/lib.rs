@@ -6,6 +6,7 @@
 //! gradients, derived by hand, are checked against central differences. [`weights`] reads and writes safetensors under
 //! PyTorch's names. Backward passes overwrite gradients; nothing accumulates between calls.
 
+mod adam;
 pub mod cpu;
 mod device;
 mod scalar;
@@ -13,6 +14,7 @@ mod shapes;
 pub mod weights;
 pub mod work;
 
+pub use adam::{AdamNumbers, AdamSettings};
 pub use cpu::Cpu;
 pub use device::{Device, DeviceError};
 pub use scalar::Scalar;

@@ -1,6 +1,7 @@
 //! What operations read and write: passes through networks, batches, replay tables, and the arguments that would be too
 //! many to list.
 
+use crate::adam::AdamSettings;
 use crate::Scalar;
 use crate::device::{Device, DeviceError};
 use crate::shapes::{Bank, Gru, Mlp};
@@ -275,31 +276,6 @@ pub struct CriticTarget<'a, D: Device> {
     pub discount: f64,
     /// The range that true values lie in.
     pub range: Option<[f64; 2]>,
-}
-
-/// Adam's constants.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AdamSettings {
-    /// Decay of the first moment.
-    pub beta1: f64,
-    /// Decay of the second moment.
-    pub beta2: f64,
-    /// Added to the root of the second moment.
-    pub epsilon: f64,
-}
-
-impl Default for AdamSettings {
-    fn default() -> Self {
-        Self { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }
-    }
-}
-
-impl AdamSettings {
-    /// What step number `t` (from 1) multiplies with: the rate over `1 - beta1^t`, and one over the root of `1 - beta2^t`.
-    pub fn correction(&self, rate: f64, t: u64) -> (f64, f64) {
-        let t = t as f64;
-        (rate / (1.0 - self.beta1.powf(t)), (1.0 - self.beta2.powf(t)).sqrt().recip())
-    }
 }
 
 /// What steers a step of Adam, all `[owners]`.

@@ -6,8 +6,8 @@
 
 use prudence_core::random::stream;
 use prudence_data::{Episode, Segment};
-use prudence_nn::{Device, DeviceError};
-use prudence_nn::work::{AdamSettings, AdamStep, Parameters, TrajectoryLoss};
+use prudence_nn::{AdamSettings, Device, DeviceError};
+use prudence_nn::work::{AdamStep, Parameters, TrajectoryLoss};
 use rand::RngExt as _;
 
 use crate::model::Networks;
