@@ -3,9 +3,12 @@
 //! The f32 functions are our own: branch-free, so that the loops around them become vector code, and accurate to a few
 //! units in the last place (tested against f64). libm's are called one number at a time.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
+
+use pulp::Simd;
 
 mod sealed {
     pub trait Sealed {}
@@ -41,6 +44,30 @@ pub trait Scalar:
     const TINY: Self;
     /// The name safetensors gives the type.
     const DTYPE: safetensors::Dtype;
+    /// A vector of these numbers.
+    type Vector<S: Simd>: Copy;
+
+    /// Numbers in a vector.
+    fn lanes<S: Simd>() -> usize;
+    /// A vector of one number.
+    fn splat<S: Simd>(s: S, x: Self) -> Self::Vector<S>;
+    /// `a * b + c`, rounded once.
+    fn mul_add<S: Simd>(s: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
+    /// `a + b`
+    fn plus<S: Simd>(s: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// `zero` where `sign <= 0`, else `value`: what diverged stays visible.
+    fn keep_where_positive<S: Simd>(
+        s: S,
+        sign: Self::Vector<S>,
+        value: Self::Vector<S>,
+        zero: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    /// A vector whose first numbers are these; the others are 0.
+    fn load<S: Simd>(s: S, from: &[Self]) -> Self::Vector<S>;
+    /// Stores as many of the vector's first numbers as there is room for.
+    fn store<S: Simd>(s: S, to: &mut [Self], x: Self::Vector<S>);
+    /// Hands out this thread's scratch array for the time of a call.
+    fn scratch<R>(f: impl FnOnce(&mut Vec<Self>) -> R) -> R;
 
     /// The nearest number of this type.
     fn of(x: f64) -> Self;
@@ -99,6 +126,40 @@ impl Scalar for f64 {
     const ONE: Self = 1.0;
     const TINY: Self = f64::MIN_POSITIVE;
     const DTYPE: safetensors::Dtype = safetensors::Dtype::F64;
+    type Vector<S: Simd> = S::f64s;
+
+    #[inline(always)]
+    fn lanes<S: Simd>() -> usize {
+        S::F64_LANES
+    }
+    #[inline(always)]
+    fn splat<S: Simd>(s: S, x: Self) -> S::f64s {
+        s.splat_f64s(x)
+    }
+    #[inline(always)]
+    fn mul_add<S: Simd>(s: S, a: S::f64s, b: S::f64s, c: S::f64s) -> S::f64s {
+        s.mul_add_f64s(a, b, c)
+    }
+    #[inline(always)]
+    fn plus<S: Simd>(s: S, a: S::f64s, b: S::f64s) -> S::f64s {
+        s.add_f64s(a, b)
+    }
+    #[inline(always)]
+    fn keep_where_positive<S: Simd>(s: S, sign: S::f64s, value: S::f64s, zero: S::f64s) -> S::f64s {
+        s.select_f64s(s.less_than_or_equal_f64s(sign, zero), zero, value)
+    }
+    #[inline(always)]
+    fn load<S: Simd>(s: S, from: &[Self]) -> S::f64s {
+        s.partial_load_f64s(from)
+    }
+    #[inline(always)]
+    fn store<S: Simd>(s: S, to: &mut [Self], x: S::f64s) {
+        s.partial_store_f64s(to, x);
+    }
+    fn scratch<R>(f: impl FnOnce(&mut Vec<Self>) -> R) -> R {
+        thread_local!(static SCRATCH: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) });
+        SCRATCH.with_borrow_mut(f)
+    }
 
     #[inline(always)]
     fn of(x: f64) -> Self {
@@ -159,6 +220,40 @@ impl Scalar for f32 {
     const ONE: Self = 1.0;
     const TINY: Self = f32::MIN_POSITIVE;
     const DTYPE: safetensors::Dtype = safetensors::Dtype::F32;
+    type Vector<S: Simd> = S::f32s;
+
+    #[inline(always)]
+    fn lanes<S: Simd>() -> usize {
+        S::F32_LANES
+    }
+    #[inline(always)]
+    fn splat<S: Simd>(s: S, x: Self) -> S::f32s {
+        s.splat_f32s(x)
+    }
+    #[inline(always)]
+    fn mul_add<S: Simd>(s: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
+        s.mul_add_f32s(a, b, c)
+    }
+    #[inline(always)]
+    fn plus<S: Simd>(s: S, a: S::f32s, b: S::f32s) -> S::f32s {
+        s.add_f32s(a, b)
+    }
+    #[inline(always)]
+    fn keep_where_positive<S: Simd>(s: S, sign: S::f32s, value: S::f32s, zero: S::f32s) -> S::f32s {
+        s.select_f32s(s.less_than_or_equal_f32s(sign, zero), zero, value)
+    }
+    #[inline(always)]
+    fn load<S: Simd>(s: S, from: &[Self]) -> S::f32s {
+        s.partial_load_f32s(from)
+    }
+    #[inline(always)]
+    fn store<S: Simd>(s: S, to: &mut [Self], x: S::f32s) {
+        s.partial_store_f32s(to, x);
+    }
+    fn scratch<R>(f: impl FnOnce(&mut Vec<Self>) -> R) -> R {
+        thread_local!(static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
+        SCRATCH.with_borrow_mut(f)
+    }
 
     #[inline(always)]
     fn of(x: f64) -> Self {

@@ -2,7 +2,7 @@
 
 /// The shape of a dense network: `sizes[0]` inputs, ReLU layers, `sizes[last]` linear outputs.
 ///
-/// Its parameters lie one layer after the other: weight `[out, in]`, then bias `[out]`.
+/// Its parameters lie one layer after the other: weight `[in, out]` (PyTorch's transposed), then bias `[out]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mlp {
     sizes: Vec<usize>,
@@ -78,7 +78,7 @@ impl Mlp {
         }
     }
 
-    /// Names and shapes of the tensors in the order in which they lie, as `nn.Sequential(Linear, ReLU, ...)` names them.
+    /// PyTorch's names and shapes of the tensors, as in `nn.Sequential(Linear, ReLU, ...)`, in the order in which they lie.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         self.layers()
             .enumerate()
@@ -90,8 +90,8 @@ impl Mlp {
     }
 }
 
-/// The shape of a GRU layer. Its parameters lie in this order: `weight_ih [3H, in]`, `weight_hh [3H, H]`, `bias_ih [3H]`,
-/// `bias_hh [3H]`, each with the gates in PyTorch's order r, z, n.
+/// The shape of a GRU layer. Its parameters lie in this order: `weight_ih [in, 3H]`, `weight_hh [H, 3H]` (PyTorch's
+/// transposed), `bias_ih [3H]`, `bias_hh [3H]`, each with the gates in PyTorch's order r, z, n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gru {
     /// Numbers read per step.
@@ -117,7 +117,7 @@ impl Gru {
         parameters.fill_with(|| uniform(bound) as f32);
     }
 
-    /// Names and shapes of the tensors, in the order in which they lie.
+    /// PyTorch's names and shapes of the tensors, in the order in which they lie.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let three = 3 * self.hidden;
         vec![

@@ -48,12 +48,16 @@ impl Writer {
         self.tensors.insert(name.into(), (T::DTYPE, shape.to_vec(), bytes));
     }
 
-    /// Adds a network whose tensors lie one after the other in `parameters`.
+    /// Adds a network whose tensors lie one after the other in `parameters`, matrices transposed.
     pub fn network<T: Scalar>(&mut self, prefix: &str, tensors: &[(String, Vec<usize>)], parameters: &[T]) {
         let mut rest = parameters;
         for (name, shape) in tensors {
             let (data, after) = rest.split_at(shape.iter().product());
-            self.tensor(format!("{prefix}{name}"), shape, data);
+            let name = format!("{prefix}{name}");
+            match shape[..] {
+                [rows, cols] => self.tensor(name, shape, &transposed(data, cols, rows)),
+                _ => self.tensor(name, shape, data),
+            }
             rest = after;
         }
     }
@@ -77,6 +81,11 @@ impl Writer {
             false => with_metadata(&file, &self.metadata),
         }
     }
+}
+
+/// The transpose of `[rows, cols]`.
+pub fn transposed<T: Scalar>(data: &[T], rows: usize, cols: usize) -> Vec<T> {
+    (0..rows * cols).map(|i| data[i % rows * cols + i / rows]).collect()
 }
 
 /// The file with these lines in its header. The library would write them in an order that changes from call to call, and
@@ -128,10 +137,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A network's tensors, one after the other.
+    /// A network's tensors, one after the other, matrices transposed.
     pub fn network<T: Scalar>(&self, prefix: &str, tensors: &[(String, Vec<usize>)]) -> Result<Vec<T>, Error> {
-        let parts: Result<Vec<_>, _> =
-            tensors.iter().map(|(name, shape)| self.tensor(&format!("{prefix}{name}"), shape)).collect();
-        Ok(parts?.concat())
+        let mut parameters = Vec::new();
+        for (name, shape) in tensors {
+            let data: Vec<T> = self.tensor(&format!("{prefix}{name}"), shape)?;
+            match shape[..] {
+                [rows, cols] => parameters.extend(transposed(&data, rows, cols)),
+                _ => parameters.extend(data),
+            }
+        }
+        Ok(parameters)
     }
 }

@@ -58,8 +58,6 @@ pub struct Pass<D: Device> {
     pub(crate) rows: usize,
     capacity: usize,
     sizes: Vec<usize>,
-    /// The joined input, where there are two: `[distinct inputs, rows, in]`
-    pub(crate) joined: D::Buf,
     /// Per layer `[G, rows, out]`, after the ReLU.
     pub(crate) activations: Vec<D::Buf>,
     /// The same shapes. The last is the gradient of the loss by the output.
@@ -78,7 +76,6 @@ impl<D: Device> Pass<D> {
             groups: net.groups,
             rows,
             capacity: rows,
-            joined: device.buffer(net.groups * rows * net.shape.inputs())?,
             activations: layers()?,
             gradients: layers()?,
             places: device.rows(rows)?,
@@ -142,6 +139,8 @@ pub struct GruPass<D: Device> {
     /// `[G, N, 3H]` and `[G, N, H]`
     pub(crate) row: D::Buf,
     pub(crate) carry: D::Buf,
+    /// `[3H, H]`: the memory's weights, transposed.
+    pub(crate) transposed: D::Buf,
 }
 
 impl<D: Device> GruPass<D> {
@@ -160,6 +159,7 @@ impl<D: Device> GruPass<D> {
             memory_side: device.buffer(n * steps * 3 * h)?,
             row: device.buffer(n * 3 * h)?,
             carry: device.buffer(n * h)?,
+            transposed: device.buffer(3 * h * h)?,
         })
     }
 

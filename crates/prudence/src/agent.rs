@@ -11,6 +11,7 @@ use prudence_core::{BoxSpace, Spec};
 use prudence_data::files::{read_limited, write_atomic};
 use prudence_env::Env;
 use prudence_nn::weights::{Reader, Writer};
+use prudence_nn::cpu::Buffer;
 use prudence_nn::work::LogStd;
 use prudence_nn::{Bank, Cpu, Device, Mlp};
 use prudence_safety::{SafetyModel, Scorer};
@@ -204,7 +205,7 @@ impl Agent {
         let (device, shape, scorer) = (Cpu::new(), self.shape(), self.scorer()?);
         let bank = Bank::dense(shape.network.clone(), 1);
         let actor = Actor::new(&device, &shape.scaling, &bank, shape.clip, shape.history, scorer.as_ref())?;
-        Ok(Pilot { actor, scorer, policy: self.policy.clone(), action: vec![0.0; self.header.action.len()] })
+        Ok(Pilot { actor, scorer, policy: self.policy.as_slice().into(), action: vec![0.0; self.header.action.len()] })
     }
 }
 
@@ -218,7 +219,7 @@ pub(crate) struct Playing {
 pub struct Pilot {
     actor: Actor<Cpu<f32>>,
     scorer: Option<Scorer<Cpu<f32>>>,
-    policy: Vec<f32>,
+    policy: Buffer<f32>,
     action: Vec<f32>,
 }
 

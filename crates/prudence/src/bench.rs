@@ -8,9 +8,10 @@ use prudence_core::random::{Stream, stream};
 use prudence_core::{BoxSpace, Spec};
 use prudence_data::{Episode, Segment};
 use prudence_env::Env;
-use prudence_nn::cpu::matrix::{View, matmul};
-use prudence_nn::work::Batch;
-use prudence_nn::{Bank, Cpu, Mlp};
+use prudence_nn::cpu::Buffer;
+use prudence_nn::cpu::matrix::{Then, View, product};
+use prudence_nn::work::{Batch, Table, Tables};
+use prudence_nn::{Bank, Cpu, Device as _, Mlp};
 use prudence_safety::fit::{Fitter, initial_model};
 use prudence_safety::{FitSettings, Scorer};
 use rand::RngExt as _;
@@ -41,6 +42,9 @@ pub struct UpdateBench {
     /// The same if matrix products at this machine's measured peak were all there is.
     pub floor_per_second: f64,
 }
+
+/// Rows to draw from, as in the peers' scripts.
+const ROWS: usize = 100_000;
 
 /// Observation, action and memory of the benchmarks, as in the peers' scripts.
 const SIZES: (usize, usize, usize) = (17, 6, 64);
@@ -94,30 +98,46 @@ fn update_thread(
     let networks = Networks::new(population, state, a, &settings.hidden, heads);
     let work = networks.multiply_adds(batch);
     let streams = (0..population as u64).map(|p| stream(thread, "bench", p));
-    let mut learner = Learner::new(&device, networks, &settings, streams).map_err(prudence_agent::Error::from)?;
-    let mut data = Batch::new(&device, population, batch, state, a).map_err(prudence_agent::Error::from)?;
+    let agent = prudence_agent::Error::from;
+    let mut learner = Learner::new(&device, networks, &settings, streams).map_err(agent)?;
+    let mut data = Batch::new(&device, population, batch, state, a).map_err(agent)?;
     let mut rng = stream(0, "bench", thread);
     // The draw of the batch is part of an update, as it is in the peers' scripts.
-    let (rows, width) = (10_000, 2 * state + a + 2);
-    let table: Vec<f32> = (0..rows * width).map(|_| StandardNormal.sample(&mut rng)).collect();
-    data.not_terminal.fill(1.0);
+    let mut table = Table::new(&device, ROWS, s, h, a).map_err(agent)?;
+    for column in [&mut table.observation, &mut table.memory, &mut table.action, &mut table.reward, &mut table.score] {
+        column.iter_mut().for_each(|x| *x = StandardNormal.sample(&mut rng));
+    }
+    table.score.iter_mut().for_each(|x| *x = -x.abs());
+    table.not_terminal.fill(1.0);
+    let own = Table::new(&device, population, s, h, a).map_err(agent)?;
+    let spec = Spec {
+        observation: BoxSpace::unbounded(s),
+        action: BoxSpace::uniform(a, -1.0, 1.0),
+        signals: Vec::new(),
+        horizon: 1000,
+    };
+    let units = Scaling::new(&spec, 1.0).units(&device).map_err(agent)?;
+    let tables = Tables {
+        shared: &table,
+        own: &own,
+        population,
+        units: &units,
+        memory_width: h,
+        history: algo.history(),
+        floor: settings.score_floor,
+    };
+    let mut rows = vec![0; population * batch];
     let mut t = 0;
     let mut step = |rng: &mut Stream| -> Result<(), Error> {
-        for i in 0..population * batch {
-            let row = &table[rng.random_range(0..rows) * width..][..width];
-            data.state[i * state..][..state].copy_from_slice(&row[..state]);
-            data.next_state[i * state..][..state].copy_from_slice(&row[state..2 * state]);
-            data.action[i * a..][..a].copy_from_slice(&row[2 * state..][..a]);
-            data.reward[i] = row[width - 2];
-            data.score[i] = -row[width - 1].abs();
-        }
-        data.next_noise.fill_with(|| StandardNormal.sample(rng));
-        data.noise.fill_with(|| StandardNormal.sample(rng));
+        rows.fill_with(|| rng.random_range(0..ROWS as u32 - 1));
+        device.gather(&tables, &rows, &mut data);
+        data.next_noise.iter_mut().for_each(|x| *x = StandardNormal.sample(rng));
+        data.noise.iter_mut().for_each(|x| *x = StandardNormal.sample(rng));
         t += 1;
         for agent in 0..population {
             learner.steer(agent, Some(&Steering { rate: 3e-4, update: t, multipliers: multipliers.clone() }));
         }
-        Ok(learner.update(&data).map_err(prudence_agent::Error::from)?)
+        Ok(learner.update(&data).map_err(agent)?)
     };
     for _ in 0..10 {
         step(&mut rng)?;
@@ -139,7 +159,7 @@ fn peak_multiply_adds() -> f64 {
     let mut best = f64::INFINITY;
     for _ in 0..30 {
         let watch = Stopwatch::start();
-        matmul(&mut out, false, View::new(&a, n, n), View::new(&b, n, n));
+        product(&mut out, View::new(&a, n, n), View::new(&b, n, n), Then::Store);
         best = best.min(watch.seconds());
     }
     (n * n * n) as f64 / best
@@ -223,7 +243,7 @@ pub fn act(hidden: usize, ensemble: usize, seconds: f64) -> Result<ActBench, Err
     let scorer = Scorer::new(&device, &[model.into()], -7.0)?;
     let policy = Bank::dense(Mlp::new(s + scorer.memory_width(), &[hidden; 2], 2 * a), 1);
     let mut rng = stream(0, "bench", 0);
-    let mut weights = vec![0.0f32; policy.shape.parameters()];
+    let mut weights = Buffer::zeros(policy.shape.parameters());
     policy.shape.init(&mut weights, &mut |bound| rng.random_range(-bound..bound));
     let spec = Spec {
         observation: BoxSpace::unbounded(s),

@@ -1,6 +1,7 @@
 //! Adam over arrays, target networks and averages in the same walk.
 
-use super::{Cpu, vectorised};
+use super::{Buffer, Cpu};
+use super::vectors::vectorised;
 use crate::adam::AdamNumbers;
 use crate::Scalar;
 use crate::work::{AdamStep, Parameters};
@@ -8,11 +9,11 @@ use crate::work::{AdamStep, Parameters};
 pub(super) fn adam<T: Scalar>(
     p: &mut Parameters<Cpu<T>>,
     step: &AdamStep<'_, Cpu<T>>,
-    mut follower: Option<(&mut Vec<T>, f64)>,
+    mut follower: Option<(&mut Buffer<T>, f64)>,
 ) {
     for owner in (0..p.owners).filter(|owner| step.active[*owner] != T::ZERO) {
         let mut numbers = AdamNumbers::new(step.settings, step.rate[owner], step.correction[owner]);
-        let of = |buffer: Option<&Vec<T>>| buffer.map_or(T::ONE, |buffer| buffer[owner]);
+        let of = |buffer: Option<&Buffer<T>>| buffer.map_or(T::ONE, |buffer| buffer[owner]);
         (numbers.shrink, numbers.factor) = (of(step.shrink), of(step.factor));
         let range = owner * p.each..(owner + 1) * p.each;
         let [m, v] = &mut p.moments;

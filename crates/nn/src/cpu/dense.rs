@@ -1,7 +1,8 @@
 //! Dense networks with ReLU between the layers, in banks.
 
-use super::pointwise::{add_bias, add_bias_relu, relu_backward, row_sum};
-use super::{Cpu, View, affine_one, matmul};
+use super::Cpu;
+use super::matrix::{Then, View, product, product_of_parts};
+use super::pointwise::{relu_backward, row_sum};
 use crate::Scalar;
 use crate::shapes::{Bank, Layer, Mlp};
 use crate::work::{Columns, Input, Pass};
@@ -11,31 +12,10 @@ fn rows_of<'a, T: Scalar>(columns: &Columns<'a, Cpu<T>>, group: usize, rows: usi
     &columns.buffer[group / columns.share * columns.stride..][..rows * columns.width]
 }
 
-/// Writes the two inputs side by side, where there are two; once for each run of networks that read the same rows.
-fn join<T: Scalar>(input: &Input<'_, Cpu<T>>, pass: &mut Pass<Cpu<T>>) {
-    let Some(second) = &input.second else { return };
-    let (first, rows) = (&input.first, pass.rows);
-    let (share, width) = (first.share.min(second.share), first.width + second.width);
-    for group in (0..pass.groups).step_by(share) {
-        let (a, b) = (rows_of(first, group, rows), rows_of(second, group, rows));
-        let out = &mut pass.joined[group / share * rows * width..][..rows * width];
-        let parts = a.chunks_exact(first.width).zip(b.chunks_exact(second.width));
-        for (out, (a, b)) in out.chunks_exact_mut(width).zip(parts) {
-            out[..first.width].copy_from_slice(a);
-            out[first.width..].copy_from_slice(b);
-        }
-    }
-}
-
-/// What network `group` reads, after [`join`].
-fn input_of<'a, T: Scalar>(input: &Input<'a, Cpu<T>>, joined: &'a [T], group: usize, rows: usize) -> &'a [T] {
-    match &input.second {
-        None => rows_of(&input.first, group, rows),
-        Some(second) => {
-            let (share, width) = (input.first.share.min(second.share), input.first.width + second.width);
-            &joined[group / share * rows * width..][..rows * width]
-        }
-    }
+/// What network `group` reads: two matrices side by side, the second often empty.
+fn input_of<'a, T: Scalar>(input: &Input<'a, Cpu<T>>, group: usize, rows: usize) -> [View<'a, T>; 2] {
+    let view = |columns: &Columns<'a, Cpu<T>>| View::new(rows_of(columns, group, rows), rows, columns.width);
+    [view(&input.first), input.second.as_ref().map_or_else(|| View::new(&[], rows, 0), view)]
 }
 
 fn check_input<T: Scalar>(net: &Bank<Mlp>, input: &Input<'_, Cpu<T>>, pass: &Pass<Cpu<T>>) {
@@ -58,28 +38,23 @@ pub(super) fn forward<T: Scalar>(
     pass: &mut Pass<Cpu<T>>,
 ) {
     check_input(net, &input, pass);
-    join(&input, pass);
     let (rows, last) = (pass.rows, net.shape.depth() - 1);
     for group in 0..net.groups {
         let parameters = net.parameters(weights, group);
         for (l, layer) in net.shape.layers().enumerate() {
             let (before, after) = pass.activations.split_at_mut(l);
             let x = match before.last() {
-                None => input_of(&input, &pass.joined, group, rows),
-                Some(before) => &before[group * rows * layer.inputs..][..rows * layer.inputs],
+                None => input_of(&input, group, rows),
+                Some(before) => {
+                    let before = &before[group * rows * layer.inputs..][..rows * layer.inputs];
+                    [View::new(before, rows, layer.inputs), View::new(&[], rows, 0)]
+                }
             };
             let out = &mut after[0][group * rows * layer.outputs..][..rows * layer.outputs];
-            let (weight, bias) = (layer.weight(parameters), layer.bias(parameters));
-            if rows == 1 {
-                affine_one(out, weight, bias, x);
-                if l < last {
-                    out.iter_mut().for_each(|v| *v = v.max(T::ZERO));
-                }
-                continue;
-            }
-            let weight = View::new(weight, layer.outputs, layer.inputs);
-            matmul(out, false, View::new(x, rows, layer.inputs), weight.t());
-            if l == last { add_bias(out, bias) } else { add_bias_relu(out, bias) }
+            let weight = View::new(layer.weight(parameters), layer.inputs, layer.outputs);
+            let bias = layer.bias(parameters);
+            let then = if l == last { Then::Bias(bias) } else { Then::BiasRelu(bias) };
+            product_of_parts(out, x, weight, then);
         }
     }
 }
@@ -96,22 +71,24 @@ pub(super) fn backward<T: Scalar>(
     for group in 0..net.groups {
         let (parameters, gradients) = (net.parameters(weights, group), net.parameters_mut(gradients, group));
         for (l, layer) in net.shape.layers().enumerate().rev() {
-            let x = match l {
-                0 => input_of(&input, &pass.joined, group, rows),
-                _ => &pass.activations[l - 1][group * rows * layer.inputs..][..rows * layer.inputs],
-            };
             let (below, delta) = pass.gradients.split_at_mut(l);
             let delta = &delta[0][group * rows * layer.outputs..][..rows * layer.outputs];
             let (dw, db) = gradients[layer.offset..][..(layer.inputs + 1) * layer.outputs]
                 .split_at_mut(layer.inputs * layer.outputs);
-            matmul(dw, false, View::new(delta, rows, layer.outputs).t(), View::new(x, rows, layer.inputs));
             row_sum(db, delta);
-            if let Some(below) = below.last_mut() {
-                let below = &mut below[group * rows * layer.inputs..][..rows * layer.inputs];
-                let weight = View::new(layer.weight(parameters), layer.outputs, layer.inputs);
-                matmul(below, false, View::new(delta, rows, layer.outputs), weight);
-                relu_backward(below, x);
-            }
+            let delta = View::new(delta, rows, layer.outputs);
+            let Some(below) = below.last_mut() else {
+                let [first, second] = input_of(&input, group, rows);
+                let (dw_first, dw_second) = dw.split_at_mut(input.first.width * layer.outputs);
+                product(dw_first, first.t(), delta, Then::Store);
+                product(dw_second, second.t(), delta, Then::Store);
+                continue;
+            };
+            let x = &pass.activations[l - 1][group * rows * layer.inputs..][..rows * layer.inputs];
+            product(dw, View::new(x, rows, layer.inputs).t(), delta, Then::Store);
+            let below = &mut below[group * rows * layer.inputs..][..rows * layer.inputs];
+            let weight = View::new(layer.weight(parameters), layer.inputs, layer.outputs);
+            product(below, delta, weight.t(), Then::Mask(x));
         }
     }
 }
@@ -135,8 +112,8 @@ pub(super) fn input_gradient<T: Scalar>(
 
 /// The first layer's `delta` times the weights of the columns from `first` on.
 fn by_columns<T: Scalar>(layer: &Layer, weight: &[T], delta: View<'_, T>, first: usize, out: &mut [T]) {
-    let columns = View::strided(&weight[first..], layer.outputs, layer.inputs - first, layer.inputs);
-    matmul(out, false, delta, columns);
+    let columns = View::new(&weight[first * layer.outputs..], layer.inputs - first, layer.outputs);
+    product(out, delta, columns.t(), Then::Store);
 }
 
 /// Rows whose output gradient is zero are left out of the products: behind a twin minimum that is half of them. The others
@@ -179,11 +156,9 @@ pub(super) fn action_gradient<T: Scalar>(
                 continue;
             };
             let below = &mut below[group * rows * layer.inputs..][..used * layer.inputs];
-            matmul(below, false, delta, View::new(weight, layer.outputs, layer.inputs));
+            product(below, delta, View::new(weight, layer.inputs, layer.outputs).t(), Then::Store);
             let activations = &pass.activations[l - 1][group * rows * layer.inputs..];
-            for (below, row) in below.chunks_exact_mut(layer.inputs).zip(places) {
-                relu_backward(below, &activations[*row as usize * layer.inputs..][..layer.inputs]);
-            }
+            relu_backward(below, activations, places, layer.inputs);
         }
         let out = &mut out[group / share * rows * columns..][..rows * columns];
         for (gradient, row) in pass.by_columns.chunks_exact(columns).zip(places) {

@@ -3,44 +3,78 @@
 //! `log pi(a) = sum_i [-e^2/2 - log_std - ln(2 pi)/2 - 2 (ln 2 - u - softplus(-2u))]`, the last term being
 //! `ln(1 - tanh(u)^2)` in the form that stays exact where tanh has rounded to 1.
 
-use super::{Cpu, vectorised};
+use super::Cpu;
+use super::vectors::vectorised;
 use crate::Scalar;
 use crate::work::{Drawn, LogStd, Pass, SampleBackward};
 
 const LN_2: f64 = std::f64::consts::LN_2;
 const HALF_LN_2_PI: f64 = 0.918_938_533_204_672_8;
 
+/// Rows drawn at a time: numbers of one dimension lie `dim` apart, so vectors run over rows.
+const ROWS: usize = 16;
+
 pub(super) fn sample<T: Scalar>(head: &[T], noise: &[T], clip: LogStd, drawn: &mut Drawn<Cpu<T>>) {
-    let Drawn { action: actions, log_prob } = drawn;
-    let dim = actions.len() / log_prob.len();
+    let Drawn { action, log_prob } = drawn;
+    let (rows, dim) = (log_prob.len(), action.len() / log_prob.len());
     assert!(
-        head.len() == 2 * actions.len() && noise.len() == actions.len(),
+        head.len() == 2 * action.len() && noise.len() == action.len(),
         "{} actions from a head of {} numbers and noise of {}",
-        actions.len(),
+        action.len(),
         head.len(),
         noise.len()
     );
-    let (min, max, constant) = (T::of(clip.min), T::of(clip.max), T::of(HALF_LN_2_PI + 2.0 * LN_2));
-    let two = T::of(2.0);
-    let half = T::of(0.5);
     vectorised(
         #[inline(always)]
         || {
-            let rows = head.chunks_exact(2 * dim).zip(noise.chunks_exact(dim)).zip(actions.chunks_exact_mut(dim));
-            for (((head, noise), action), log_prob) in rows.zip(log_prob) {
-                let (mean, log_std) = head.split_at(dim);
-                let mut sum = T::ZERO;
-                for i in 0..dim {
-                    let log_std = log_std[i].max(min).min(max);
-                    let e = noise[i];
-                    let u = log_std.exp().fma(e, mean[i]);
-                    action[i] = u.tanh();
-                    sum += two * (u + (-two * u).softplus()) - half * e * e - log_std - constant;
-                }
-                *log_prob = sum;
+            let mut row = 0;
+            while row + ROWS <= rows {
+                sample_rows::<T, ROWS>(head, noise, clip, action, log_prob, dim, row);
+                row += ROWS;
+            }
+            while row < rows {
+                sample_rows::<T, 1>(head, noise, clip, action, log_prob, dim, row);
+                row += 1;
             }
         },
     );
+}
+
+/// Draws the actions of the rows `first..first + R`.
+#[inline(always)]
+fn sample_rows<T: Scalar, const R: usize>(
+    head: &[T],
+    noise: &[T],
+    clip: LogStd,
+    action: &mut [T],
+    log_prob: &mut [T],
+    dim: usize,
+    first: usize,
+) {
+    let (min, max, constant) = (T::of(clip.min), T::of(clip.max), T::of(HALF_LN_2_PI + 2.0 * LN_2));
+    let (two, half) = (T::of(2.0), T::of(0.5));
+    let head = &head[first * 2 * dim..][..R * 2 * dim];
+    let noise = &noise[first * dim..][..R * dim];
+    let action = &mut action[first * dim..][..R * dim];
+    let mut sum = [T::ZERO; R];
+    for i in 0..dim {
+        let (mut mean, mut log_std, mut e, mut a) = ([T::ZERO; R], [T::ZERO; R], [T::ZERO; R], [T::ZERO; R]);
+        for r in 0..R {
+            mean[r] = head[r * 2 * dim + i];
+            log_std[r] = head[r * 2 * dim + dim + i];
+            e[r] = noise[r * dim + i];
+        }
+        for r in 0..R {
+            let log_std = log_std[r].max(min).min(max);
+            let u = log_std.exp().fma(e[r], mean[r]);
+            a[r] = u.tanh();
+            sum[r] += two * (u + (-two * u).softplus()) - half * e[r] * e[r] - log_std - constant;
+        }
+        for r in 0..R {
+            action[r * dim + i] = a[r];
+        }
+    }
+    log_prob[first..first + R].copy_from_slice(&sum);
 }
 
 pub(super) fn mode<T: Scalar>(pass: &Pass<Cpu<T>>, action: &mut [T]) {

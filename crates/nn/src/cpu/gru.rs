@@ -4,8 +4,10 @@
 //! `r = s(W_ir x + b_ir + W_hr h + b_hr)`, `z` likewise, `n = tanh(W_in x + b_in + r (W_hn h + b_hn))`,
 //! `h' = (1 - z) n + z h`.
 
-use super::pointwise::{add_bias, row_sum};
-use super::{Cpu, View, affine_one, matmul, vectorised};
+use super::{Buffer, Cpu};
+use super::matrix::{Then, View, product};
+use super::pointwise::row_sum;
+use super::vectors::vectorised;
 use crate::Scalar;
 use crate::shapes::{Bank, Gru};
 use crate::work::{Columns, GruPass};
@@ -36,25 +38,24 @@ pub(super) fn forward<T: Scalar>(
     let (steps, rows, h) = (pass.steps, pass.rows, net.shape.hidden);
     for group in 0..net.groups {
         let w = net.shape.split(net.parameters(weights, group));
-        let w_hh = View::new(w.memory, 3 * h, h).t();
+        let w_hh = View::new(w.memory, h, 3 * h);
         let x = rows_of(&input, group, steps * rows);
         let gates = &mut pass.gates[group * steps * rows * 3 * h..][..steps * rows * 3 * h];
         let candidate = &mut pass.candidate[group * steps * rows * h..][..steps * rows * h];
         let hidden = &mut pass.hidden[group * (steps + 1) * rows * h..][..(steps + 1) * rows * h];
         let row = &mut pass.row[group * rows * 3 * h..][..rows * 3 * h];
-        matmul(
+        let inputs = net.shape.inputs;
+        product(
             gates,
-            false,
-            View::new(x, steps * rows, net.shape.inputs),
-            View::new(w.input, 3 * h, net.shape.inputs).t(),
+            View::new(x, steps * rows, inputs),
+            View::new(w.input, inputs, 3 * h),
+            Then::Bias(w.input_bias),
         );
-        add_bias(gates, w.input_bias);
         hidden[..rows * h].fill(T::ZERO);
         for t in 0..steps {
             let (past, future) = hidden.split_at_mut((t + 1) * rows * h);
             let past = &past[t * rows * h..];
-            matmul(row, false, View::new(past, rows, h), w_hh);
-            add_bias(row, w.memory_bias);
+            product(row, View::new(past, rows, h), w_hh, Then::Bias(w.memory_bias));
             let gates = &mut gates[t * rows * 3 * h..][..rows * 3 * h];
             let candidate = &mut candidate[t * rows * h..][..rows * h];
             let row = &*row;
@@ -84,14 +85,19 @@ pub(super) fn backward<T: Scalar>(
     dh: &[T],
     pass: &mut GruPass<Cpu<T>>,
     gradients: &mut [T],
-    mut dx: Option<&mut Vec<T>>,
+    mut dx: Option<&mut Buffer<T>>,
 ) {
     check_input(net, &input, pass);
     let (steps, rows, h, inputs) = (pass.steps, pass.rows, net.shape.hidden, net.shape.inputs);
     let all = steps * rows;
     for group in 0..net.groups {
         let w = net.shape.split(net.parameters(weights, group));
-        let w_hh = View::new(w.memory, 3 * h, h);
+        // Transposed once, not at every step.
+        let transposed = &mut pass.transposed[..3 * h * h];
+        for (i, w) in w.memory.iter().enumerate() {
+            transposed[i % (3 * h) * h + i / (3 * h)] = *w;
+        }
+        let w_hh = View::new(transposed, 3 * h, h);
         let dh = &dh[group * (all + rows) * h..][..(all + rows) * h];
         let hidden = &pass.hidden[group * (all + rows) * h..][..(all + rows) * h];
         let gates = &pass.gates[group * all * 3 * h..][..all * 3 * h];
@@ -125,17 +131,18 @@ pub(super) fn backward<T: Scalar>(
                     }
                 },
             );
-            matmul(carry, true, View::new(memory_side, rows, 3 * h), w_hh);
+            product(carry, View::new(memory_side, rows, 3 * h), w_hh, Then::Add);
         }
         let g = net.shape.split_mut(net.parameters_mut(gradients, group));
         let x = rows_of(&input, group, all);
-        matmul(g.input, false, View::new(input_side, all, 3 * h).t(), View::new(x, all, inputs));
-        matmul(g.memory, false, View::new(memory_side, all, 3 * h).t(), View::new(hidden, all, h));
+        product(g.input, View::new(x, all, inputs).t(), View::new(input_side, all, 3 * h), Then::Store);
+        product(g.memory, View::new(hidden, all, h).t(), View::new(memory_side, all, 3 * h), Then::Store);
         row_sum(g.input_bias, input_side);
         row_sum(g.memory_bias, memory_side);
         if let Some(dx) = &mut dx {
             let dx = &mut dx[group * all * inputs..][..all * inputs];
-            matmul(dx, false, View::new(input_side, all, 3 * h), View::new(w.input, 3 * h, inputs));
+            let weight = View::new(w.input, inputs, 3 * h).t();
+            product(dx, View::new(input_side, all, 3 * h), weight, Then::Store);
         }
     }
 }
@@ -153,18 +160,27 @@ pub(super) fn step<T: Scalar>(
         let w = net.shape.split(net.parameters(weights, group));
         let x = rows_of(&input, group, rows);
         let hidden = &mut hidden[group * rows * h..][..rows * h];
-        for b in 0..rows {
-            let (x, hidden) = (&x[b * net.shape.inputs..][..net.shape.inputs], &mut hidden[b * h..][..h]);
-            let (gates, row) = (&mut pass.gates[..3 * h], &mut pass.row[..3 * h]);
-            affine_one(gates, w.input, w.input_bias, x);
-            affine_one(row, w.memory, w.memory_bias, hidden);
-            let (candidate, next) = (&mut pass.candidate[..h], &mut pass.carry[..h]);
-            vectorised(
-                #[inline(always)]
-                || cell(h, gates, row, hidden, candidate, next),
-            );
-            hidden.copy_from_slice(next);
-        }
+        let (gates, row) = (&mut pass.gates[..rows * 3 * h], &mut pass.row[..rows * 3 * h]);
+        let inputs = net.shape.inputs;
+        product(gates, View::new(x, rows, inputs), View::new(w.input, inputs, 3 * h), Then::Bias(w.input_bias));
+        product(row, View::new(hidden, rows, h), View::new(w.memory, h, 3 * h), Then::Bias(w.memory_bias));
+        let (candidate, next) = (&mut pass.candidate[..rows * h], &mut pass.carry[..rows * h]);
+        vectorised(
+            #[inline(always)]
+            || {
+                for b in 0..rows {
+                    cell(
+                        h,
+                        &mut gates[b * 3 * h..][..3 * h],
+                        &row[b * 3 * h..][..3 * h],
+                        &hidden[b * h..][..h],
+                        &mut candidate[b * h..][..h],
+                        &mut next[b * h..][..h],
+                    );
+                }
+            },
+        );
+        hidden.copy_from_slice(next);
     }
 }
 

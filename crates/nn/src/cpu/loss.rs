@@ -1,6 +1,7 @@
 //! The loss of a safety model: cross-entropy of labelled prefixes of trajectories.
 
-use super::{Cpu, vectorised};
+use super::Cpu;
+use super::vectors::vectorised;
 use crate::Scalar;
 use crate::work::{Pass, TrajectoryLoss};
 

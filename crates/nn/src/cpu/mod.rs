@@ -4,6 +4,7 @@
 //! (chosen at run time, so that one binary serves all machines).
 
 mod adam;
+mod buffer;
 mod critic;
 mod dense;
 mod gaussian;
@@ -13,13 +14,15 @@ pub mod matrix;
 mod pointwise;
 mod replay;
 mod scoring;
+mod vectors;
 
 use std::marker::PhantomData;
 
 use rayon::iter::{IntoParallelRefMutIterator as _, ParallelIterator as _};
 
+pub use buffer::Buffer;
 pub use loss::trajectory_cross_entropy;
-use matrix::{View, affine_one, matmul};
+pub use vectors::Vectors;
 
 use crate::Scalar;
 use crate::device::{Device, DeviceError};
@@ -39,25 +42,25 @@ impl<T> Cpu<T> {
 
 impl<T: Scalar> Device for Cpu<T> {
     type Num = T;
-    type Buf = Vec<T>;
+    type Buf = Buffer<T>;
     type Rows = Vec<u32>;
     type Program = ();
 
     const PARTS: usize = 2;
 
-    fn buffer(&self, n: usize) -> Room<Vec<T>> {
-        Ok(vec![T::ZERO; n])
+    fn buffer(&self, n: usize) -> Room<Buffer<T>> {
+        Ok(Buffer::zeros(n))
     }
 
     fn rows(&self, n: usize) -> Room<Vec<u32>> {
         Ok(vec![0; n])
     }
 
-    fn write(&self, to: &mut Vec<T>, at: usize, from: &[f32]) {
+    fn write(&self, to: &mut Buffer<T>, at: usize, from: &[f32]) {
         to[at..at + from.len()].iter_mut().zip(from).for_each(|(to, from)| *to = T::from_f32(*from));
     }
 
-    fn steer(&self, to: &mut Vec<T>, at: usize, from: &[f64]) {
+    fn steer(&self, to: &mut Buffer<T>, at: usize, from: &[f64]) {
         to[at..at + from.len()].iter_mut().zip(from).for_each(|(to, from)| *to = T::of(*from));
     }
 
@@ -65,15 +68,15 @@ impl<T: Scalar> Device for Cpu<T> {
         to[at..at + from.len()].copy_from_slice(from);
     }
 
-    fn copy(&self, from: &Vec<T>, from_at: usize, to: &mut Vec<T>, to_at: usize, n: usize) {
+    fn copy(&self, from: &Buffer<T>, from_at: usize, to: &mut Buffer<T>, to_at: usize, n: usize) {
         to[to_at..to_at + n].copy_from_slice(&from[from_at..from_at + n]);
     }
 
-    fn fill(&self, to: &mut Vec<T>, at: usize, n: usize, value: f32) {
+    fn fill(&self, to: &mut Buffer<T>, at: usize, n: usize, value: f32) {
         to[at..at + n].fill(T::from_f32(value));
     }
 
-    fn read(&self, from: &Vec<T>, at: usize, to: &mut [f32]) -> Result<(), DeviceError> {
+    fn read(&self, from: &Buffer<T>, at: usize, to: &mut [f32]) -> Result<(), DeviceError> {
         to.iter_mut().zip(&from[at..]).for_each(|(to, from)| *to = from.to_f32());
         Ok(())
     }
@@ -87,17 +90,17 @@ impl<T: Scalar> Device for Cpu<T> {
         parts.par_iter_mut().for_each(work);
     }
 
-    fn forward(&self, net: &Bank<Mlp>, weights: &Vec<T>, input: Input<'_, Self>, pass: &mut Pass<Self>) {
+    fn forward(&self, net: &Bank<Mlp>, weights: &Buffer<T>, input: Input<'_, Self>, pass: &mut Pass<Self>) {
         dense::forward(net, weights, input, pass);
     }
 
     fn backward(
         &self,
         net: &Bank<Mlp>,
-        weights: &Vec<T>,
+        weights: &Buffer<T>,
         input: Input<'_, Self>,
         pass: &mut Pass<Self>,
-        gradients: &mut Vec<T>,
+        gradients: &mut Buffer<T>,
     ) {
         dense::backward(net, weights, input, pass, gradients);
     }
@@ -105,10 +108,10 @@ impl<T: Scalar> Device for Cpu<T> {
     fn input_gradient(
         &self,
         net: &Bank<Mlp>,
-        weights: &Vec<T>,
+        weights: &Buffer<T>,
         pass: &Pass<Self>,
         first: usize,
-        out: &mut Vec<T>,
+        out: &mut Buffer<T>,
         stride: usize,
     ) {
         dense::input_gradient(net, weights, pass, first, out, stride);
@@ -117,21 +120,21 @@ impl<T: Scalar> Device for Cpu<T> {
     fn action_gradient(
         &self,
         net: &Bank<Mlp>,
-        weights: &Vec<T>,
+        weights: &Buffer<T>,
         pass: &mut Pass<Self>,
         share: usize,
         first: usize,
-        out: &mut Vec<T>,
+        out: &mut Buffer<T>,
     ) {
         dense::action_gradient(net, weights, pass, share, first, out);
     }
 
-    fn sample(&self, pass: &Pass<Self>, noise: &Vec<T>, clip: LogStd, drawn: &mut Drawn<Self>) {
+    fn sample(&self, pass: &Pass<Self>, noise: &Buffer<T>, clip: LogStd, drawn: &mut Drawn<Self>) {
         let head = &pass.output()[..pass.groups * pass.rows * pass.outputs()];
         gaussian::sample(head, noise, clip, drawn);
     }
 
-    fn mode(&self, pass: &Pass<Self>, action: &mut Vec<T>) {
+    fn mode(&self, pass: &Pass<Self>, action: &mut Buffer<T>) {
         gaussian::mode(pass, action);
     }
 
@@ -139,30 +142,30 @@ impl<T: Scalar> Device for Cpu<T> {
         gaussian::sample_backward(pass, s);
     }
 
-    fn critic_target(&self, t: CriticTarget<'_, Self>, target: &mut Vec<T>) {
+    fn critic_target(&self, t: CriticTarget<'_, Self>, target: &mut Buffer<T>) {
         critic::target(t, target);
     }
 
-    fn critic_loss(&self, head: HeadPlace, target: &Vec<T>, pass: &mut Pass<Self>, loss: &mut Vec<T>) {
+    fn critic_loss(&self, head: HeadPlace, target: &Buffer<T>, pass: &mut Pass<Self>, loss: &mut Buffer<T>) {
         critic::loss(head, target, pass, loss);
     }
 
-    fn climb(&self, head: HeadPlace, weights: &Vec<T>, pass: &mut Pass<Self>, value: &mut Vec<T>) {
+    fn climb(&self, head: HeadPlace, weights: &Buffer<T>, pass: &mut Pass<Self>, value: &mut Buffer<T>) {
         critic::climb(head, weights, pass, value);
     }
 
     fn temperature_gradient(
         &self,
-        log_temperature: &Vec<T>,
+        log_temperature: &Buffer<T>,
         drawn: &Drawn<Self>,
         target_entropy: f64,
-        gradient: &mut Vec<T>,
-        entropy: &mut Vec<T>,
+        gradient: &mut Buffer<T>,
+        entropy: &mut Buffer<T>,
     ) {
         critic::temperature(log_temperature, drawn, target_entropy, gradient, entropy);
     }
 
-    fn adam(&self, p: &mut Parameters<Self>, step: &AdamStep<'_, Self>, follower: Option<(&mut Vec<T>, f64)>) {
+    fn adam(&self, p: &mut Parameters<Self>, step: &AdamStep<'_, Self>, follower: Option<(&mut Buffer<T>, f64)>) {
         adam::adam(p, step, follower);
     }
 
@@ -174,31 +177,31 @@ impl<T: Scalar> Device for Cpu<T> {
         replay::recall(replay, rows, recalled);
     }
 
-    fn see(&self, units: &Units<Self>, observation: &Vec<T>, memory: Option<(&Vec<T>, usize)>, state: &mut Vec<T>) {
+    fn see(&self, units: &Units<Self>, observation: &Buffer<T>, memory: Option<(&Buffer<T>, usize)>, state: &mut Buffer<T>) {
         scoring::states(units, observation, memory, state);
     }
 
-    fn to_env(&self, units: &Units<Self>, action: &Vec<T>, out: &mut Vec<T>) {
+    fn to_env(&self, units: &Units<Self>, action: &Buffer<T>, out: &mut Buffer<T>) {
         scoring::to_env(units, action, out);
     }
 
-    fn normalise(&self, n: Normalise<'_, Self>, out: &mut Vec<T>) {
+    fn normalise(&self, n: Normalise<'_, Self>, out: &mut Buffer<T>) {
         scoring::normalise(&n, out);
     }
 
-    fn gru_forward(&self, net: &Bank<Gru>, weights: &Vec<T>, input: Columns<'_, Self>, pass: &mut GruPass<Self>) {
+    fn gru_forward(&self, net: &Bank<Gru>, weights: &Buffer<T>, input: Columns<'_, Self>, pass: &mut GruPass<Self>) {
         gru::forward(net, weights, input, pass);
     }
 
     fn gru_backward(
         &self,
         net: &Bank<Gru>,
-        weights: &Vec<T>,
+        weights: &Buffer<T>,
         input: Columns<'_, Self>,
-        dh: &Vec<T>,
+        dh: &Buffer<T>,
         pass: &mut GruPass<Self>,
-        gradients: &mut Vec<T>,
-        dx: Option<&mut Vec<T>>,
+        gradients: &mut Buffer<T>,
+        dx: Option<&mut Buffer<T>>,
     ) {
         gru::backward(net, weights, input, dh, pass, gradients, dx);
     }
@@ -206,27 +209,27 @@ impl<T: Scalar> Device for Cpu<T> {
     fn gru_step(
         &self,
         net: &Bank<Gru>,
-        weights: &Vec<T>,
+        weights: &Buffer<T>,
         input: Columns<'_, Self>,
-        hidden: &mut Vec<T>,
+        hidden: &mut Buffer<T>,
         pass: &mut GruPass<Self>,
     ) {
         gru::step(net, weights, input, hidden, pass);
     }
 
-    fn log_prob(&self, pass: &Pass<Self>, members: usize, out: &mut Vec<T>) {
+    fn log_prob(&self, pass: &Pass<Self>, members: usize, out: &mut Buffer<T>) {
         scoring::log_prob(pass, members, out);
     }
 
-    fn trajectory_loss(&self, t: TrajectoryLoss<'_, Self>, pass: &mut Pass<Self>, loss: &mut Vec<T>) {
+    fn trajectory_loss(&self, t: TrajectoryLoss<'_, Self>, pass: &mut Pass<Self>, loss: &mut Buffer<T>) {
         loss::trajectory(&t, pass, loss);
     }
 
-    fn add_gradients(&self, sum: &mut Vec<T>, other: &Vec<T>) {
+    fn add_gradients(&self, sum: &mut Buffer<T>, other: &Buffer<T>) {
         sum.iter_mut().zip(other).for_each(|(sum, x)| *sum += *x);
     }
 
-    fn clip(&self, gradients: &Vec<T>, groups: usize, limit: f64, factor: &mut Vec<T>) {
+    fn clip(&self, gradients: &Buffer<T>, groups: usize, limit: f64, factor: &mut Buffer<T>) {
         let each = gradients.len() / groups;
         for (gradients, factor) in gradients.chunks_exact(each).zip(factor) {
             let norm = pointwise::sum_squares(gradients).f64().sqrt();
@@ -234,29 +237,15 @@ impl<T: Scalar> Device for Cpu<T> {
         }
     }
 
-    fn floor(&self, log_prob: &Vec<T>, floor: f64, active: &Vec<T>, sum: &mut Vec<T>, score: &mut Vec<T>) {
+    fn floor(&self, log_prob: &Buffer<T>, floor: f64, active: &Buffer<T>, sum: &mut Buffer<T>, score: &mut Buffer<T>) {
         scoring::floor(log_prob, floor, active, sum, score);
     }
 
-    fn memory(&self, m: MemoryRows<'_, Self>, memory: &mut Vec<T>) {
+    fn memory(&self, m: MemoryRows<'_, Self>, memory: &mut Buffer<T>) {
         scoring::memory(&m, memory);
     }
 
-    fn hidden(&self, memory: &Vec<T>, replicas: usize, members: usize, width: usize, rows: usize, hidden: &mut Vec<T>) {
+    fn hidden(&self, memory: &Buffer<T>, replicas: usize, members: usize, width: usize, rows: usize, hidden: &mut Buffer<T>) {
         scoring::hidden(memory, replicas, members, width, rows, hidden);
     }
-}
-
-/// Runs `f` compiled for the best vector extension this CPU has; `f` must be inlined for that to have an effect.
-#[inline(always)]
-pub(crate) fn vectorised<R>(f: impl FnOnce() -> R) -> R {
-    struct Task<F>(F);
-    impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Task<F> {
-        type Output = R;
-        #[inline(always)]
-        fn call(self) -> R {
-            (self.0)()
-        }
-    }
-    pulp::Arch::new().dispatch(Task(f))
 }

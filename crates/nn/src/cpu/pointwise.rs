@@ -1,43 +1,18 @@
 //! Element-wise kernels, fused so that each array is walked once.
 
-use super::vectorised;
+use super::vectors::vectorised;
 use crate::Scalar;
 
-/// Adds `bias` to every row of `x`.
-pub(super) fn add_bias<T: Scalar>(x: &mut [T], bias: &[T]) {
+/// Zeroes the gradient wherever the unit was off; row i of the gradient is row `places[i]` of the activations.
+pub(super) fn relu_backward<T: Scalar>(gradient: &mut [T], activations: &[T], places: &[u32], width: usize) {
     vectorised(
         #[inline(always)]
         || {
-            for row in x.chunks_exact_mut(bias.len()) {
-                for (v, b) in row.iter_mut().zip(bias) {
-                    *v += *b;
+            for (gradient, place) in gradient.chunks_exact_mut(width).zip(places) {
+                let activations = &activations[*place as usize * width..][..width];
+                for (g, a) in gradient.iter_mut().zip(activations) {
+                    *g = if *a <= T::ZERO { T::ZERO } else { *g };
                 }
-            }
-        },
-    );
-}
-
-/// Adds `bias` to every row of `x`, then takes the positive part.
-pub(super) fn add_bias_relu<T: Scalar>(x: &mut [T], bias: &[T]) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for row in x.chunks_exact_mut(bias.len()) {
-                for (v, b) in row.iter_mut().zip(bias) {
-                    *v = (*v + *b).max(T::ZERO);
-                }
-            }
-        },
-    );
-}
-
-/// Zeroes the gradient wherever the unit was off.
-pub(super) fn relu_backward<T: Scalar>(gradient: &mut [T], activation: &[T]) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for (g, a) in gradient.iter_mut().zip(activation) {
-                *g = if *a > T::ZERO { *g } else { T::ZERO };
             }
         },
     );

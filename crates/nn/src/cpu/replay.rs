@@ -46,11 +46,42 @@ fn state<T: Scalar>(replay: &Tables<'_, Cpu<T>>, table: &Table<Cpu<T>>, row: usi
     }
 }
 
+/// Rows are drawn all over a table much larger than the caches: those of the next few transitions are asked for early.
+const AHEAD: usize = 8;
+
+fn prefetch<T: Scalar>(replay: &Tables<'_, Cpu<T>>, agent: usize, row: u32) {
+    let Place { table, row, .. } = place(replay, agent, row);
+    let (s, a, m) = (replay.units.observation_width, replay.units.action_width, replay.memory_width);
+    fetch_lines(&table.observation, row * s, 2 * s);
+    if replay.history {
+        fetch_lines(&table.memory, row * m, 2 * m);
+    }
+    for (column, width) in [(&table.action, a), (&table.reward, 1), (&table.score, 1), (&table.not_terminal, 1)] {
+        fetch_lines(column, row * width, width);
+    }
+}
+
+/// Asks for the cache lines of `n` numbers from `at` on.
+#[allow(unsafe_code, reason = "a hint to the processor; it reads nothing")]
+fn fetch_lines<T>(column: &[T], at: usize, n: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for number in column[at.min(column.len())..(at + n).min(column.len())].iter().step_by(64 / size_of::<T>()) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: any address may be asked for.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(number).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (column, at, n);
+}
+
 pub(super) fn gather<T: Scalar>(replay: &Tables<'_, Cpu<T>>, rows: &[u32], batch: &mut Batch<Cpu<T>>) {
     let a = replay.units.action_width;
     let width = batch.state.len() / batch.reward.len();
     let scale = T::of(replay.units.reward_scale);
     for (i, row) in rows.iter().enumerate() {
+        if let Some(later) = rows.get(i + AHEAD) {
+            prefetch(replay, (i + AHEAD) / batch.size, *later);
+        }
         let Place { table, row, next } = place(replay, i / batch.size, *row);
         state(replay, table, row, &mut batch.state[i * width..][..width]);
         state(replay, table, next, &mut batch.next_state[i * width..][..width]);

@@ -1,6 +1,6 @@
 //! What surrounds a safety model's networks: inputs, members, the floored running sum, the memory that agents see.
 
-use super::Cpu;
+use super::{Buffer, Cpu};
 use super::loss::log_sigmoid;
 use super::replay::see;
 use crate::Scalar;
@@ -9,7 +9,7 @@ use crate::work::{MemoryRows, Normalise, Pass, Units, floored};
 pub(super) fn states<T: Scalar>(
     units: &Units<Cpu<T>>,
     observation: &[T],
-    memory: Option<(&Vec<T>, usize)>,
+    memory: Option<(&Buffer<T>, usize)>,
     state: &mut [T],
 ) {
     let s = units.observation_width;
