@@ -62,9 +62,9 @@ impl<T: Scalar> AdamNumbers<T> {
     /// One step down the gradient, for one weight and its moments.
     #[inline(always)]
     pub fn step(&self, weight: &mut T, gradient: T, first: &mut T, second: &mut T) {
-        let gradient = gradient * self.factor;
-        *first = self.gain1.fma(gradient - *first, *first);
-        *second = self.beta2.fma(*second, self.gain2 * gradient * gradient);
+        let gradient = (gradient * self.factor).flush(T::NEGLIGIBLE);
+        *first = self.gain1.fma(gradient - *first, *first).flush(T::NEGLIGIBLE);
+        *second = self.beta2.fma(*second, self.gain2 * gradient * gradient).flush(T::NEGLIGIBLE * T::NEGLIGIBLE);
         *weight = *weight * self.shrink - self.rate * *first / second.sqrt().fma(self.correction, self.epsilon);
     }
 }

@@ -42,6 +42,9 @@ pub trait Scalar:
     const ONE: Self;
     /// The smallest positive normal number.
     const TINY: Self;
+    /// Gradients and first moments below this are taken for 0: far too small to move a weight, but on their way into
+    /// denormal numbers, with which many processors compute a hundred times slower. Its square is still a normal number.
+    const NEGLIGIBLE: Self;
     /// The name safetensors gives the type.
     const DTYPE: safetensors::Dtype;
     /// A vector of these numbers.
@@ -108,6 +111,12 @@ pub trait Scalar:
         if self > other { other } else { self }
     }
 
+    /// 0 if the number is smaller than `limit`, without a branch.
+    #[inline(always)]
+    fn flush(self, limit: Self) -> Self {
+        if self.abs() < limit { Self::ZERO } else { self }
+    }
+
     /// `1 / (1 + exp(-self))`
     #[inline(always)]
     fn sigmoid(self) -> Self {
@@ -125,6 +134,7 @@ impl Scalar for f64 {
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
     const TINY: Self = f64::MIN_POSITIVE;
+    const NEGLIGIBLE: Self = 1e-140;
     const DTYPE: safetensors::Dtype = safetensors::Dtype::F64;
     type Vector<S: Simd> = S::f64s;
 
@@ -219,6 +229,7 @@ impl Scalar for f32 {
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
     const TINY: Self = f32::MIN_POSITIVE;
+    const NEGLIGIBLE: Self = 1e-16;
     const DTYPE: safetensors::Dtype = safetensors::Dtype::F32;
     type Vector<S: Simd> = S::f32s;
 

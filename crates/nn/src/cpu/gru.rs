@@ -219,7 +219,7 @@ fn cell_backward<T: Scalar>(
     let (mem_r, rest) = memory_side.split_at_mut(h);
     let (mem_z, mem_n) = rest.split_at_mut(h);
     for i in 0..h {
-        let d = carry[i];
+        let d = carry[i].flush(T::NEGLIGIBLE); // what fades on its way back through time
         let dz = d * (past[i] - n[i]) * z[i] * (T::ONE - z[i]);
         let dn = d * (T::ONE - z[i]) * (T::ONE - n[i] * n[i]);
         let dr = dn * candidate[i] * r[i] * (T::ONE - r[i]);

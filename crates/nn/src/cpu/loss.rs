@@ -20,15 +20,22 @@ pub fn trajectory_cross_entropy<T: Scalar>(log_prob: T, safe: bool) -> (T, T) {
     (T::of(loss), T::of(derivative))
 }
 
-pub(super) fn log_sigmoid<T: Scalar>(logits: &[T], out: &mut [T]) {
+/// Logits become `ln sigmoid(logit)`.
+pub(super) fn log_sigmoid<T: Scalar>(logits: &mut [T]) {
     vectorised(
         #[inline(always)]
         || {
-            for (x, y) in logits.iter().zip(out) {
-                *y = -(-*x).softplus();
+            for x in logits {
+                *x = -(-certain(*x)).softplus();
             }
         },
     );
+}
+
+/// Logits beyond this are as sure as can be: their log-probability, about -1e-20, and its derivative stay normal numbers.
+#[inline(always)]
+fn certain<T: Scalar>(logit: T) -> T {
+    logit.min(T::of(46.0))
 }
 
 /// Backward pass of [`log_sigmoid`]: the gradient by the output becomes that by the logit.
@@ -37,7 +44,7 @@ fn log_sigmoid_backward<T: Scalar>(logits: &[T], gradient: &mut [T]) {
         #[inline(always)]
         || {
             for (x, g) in logits.iter().zip(gradient) {
-                *g *= (-*x).sigmoid();
+                *g = (*g * (-certain(*x)).sigmoid()).flush(T::NEGLIGIBLE);
             }
         },
     );
@@ -52,7 +59,8 @@ pub(super) fn trajectory<T: Scalar>(t: &TrajectoryLoss<'_, Cpu<T>>, pass: &mut P
         let logits = &pass.activations[last][range.clone()];
         let gradient = &mut pass.gradients[last][range];
         *loss = T::ZERO;
-        log_sigmoid(logits, gradient); // until it is replaced by the derivative of the step's prefix
+        gradient.copy_from_slice(logits);
+        log_sigmoid(gradient); // log P of each step, until the derivative of the step's prefix replaces it
         for row in 0..rows {
             let mut sum = T::ZERO;
             for step in 0..steps {
@@ -62,7 +70,7 @@ pub(super) fn trajectory<T: Scalar>(t: &TrajectoryLoss<'_, Cpu<T>>, pass: &mut P
                 if labels[at] != T::ZERO {
                     let (term, derivative) = trajectory_cross_entropy(sum, labels[at] > T::ZERO);
                     *loss += term * scale;
-                    gradient[at] = derivative;
+                    gradient[at] = derivative.flush(T::NEGLIGIBLE);
                 }
             }
         }

@@ -54,10 +54,11 @@ pub(super) fn log_prob<T: Scalar>(pass: &Pass<Cpu<T>>, members: usize, out: &mut
     for (replica, out) in out.chunks_exact_mut(rows).take(pass.groups / members).enumerate() {
         let mut logits = logits[replica * members * rows..].chunks_exact(rows).take(members);
         let Some(first) = logits.next() else { continue };
-        log_sigmoid(first, out);
+        out.copy_from_slice(first);
         for other in logits {
-            out.iter_mut().zip(other).for_each(|(least, x)| *least = least.min(-(-*x).softplus()));
+            out.iter_mut().zip(other).for_each(|(least, x)| *least = least.min(*x));
         }
+        log_sigmoid(out);
     }
 }
 
