@@ -70,7 +70,7 @@ impl<D: Device> Stored<D> {
 
 fn score<D: Device>(scorer: Option<&Scorer<D>>, episodes: &[Episode]) -> Result<Vec<EpisodeScores>, Error> {
     match scorer {
-        Some(scorer) => Ok(scorer.score_stepwise(&episodes.iter().collect::<Vec<_>>())?),
+        Some(scorer) => Ok(scorer.score(&episodes.iter().collect::<Vec<_>>())?),
         None => Ok(vec![EpisodeScores::default(); episodes.len()]),
     }
 }

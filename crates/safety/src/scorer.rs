@@ -284,36 +284,4 @@ impl<D: Device> Scorer<D> {
         scores.sum = sum;
         scores
     }
-
-    /// INTERIM: the same by single steps.
-    pub fn score_stepwise(&self, episodes: &[&Episode]) -> Result<Vec<EpisodeScores>, Error> {
-        let d = &self.device;
-        let mut tracker = self.tracker(1)?;
-        let (s, a, width) = (self.shape.observation, self.shape.action, self.memory_width());
-        let (mut observation, mut action, mut active) = (d.buffer(s)?, d.buffer(a)?, d.buffer(1)?);
-        d.fill(&mut active, 0, 1, 1.0);
-        let mut all = Vec::new();
-        for episode in episodes {
-            self.reset(&mut tracker, 0);
-            let mut scores = EpisodeScores { memory: vec![0.0; (episode.len() + 1) * width], ..EpisodeScores::default() };
-            for t in 0..=episode.len() {
-                d.read(&tracker.memory, 0, &mut scores.memory[t * width..][..width])?;
-                if t < episode.len() {
-                    d.write(&mut observation, 0, &episode.observations[t * s..][..s]);
-                    d.write(&mut action, 0, &episode.actions[t * a..][..a]);
-                    self.step(&mut tracker, &observation, &action, &active);
-                    let mut one = [0.0];
-                    d.read(&tracker.log_prob, 0, &mut one)?;
-                    scores.log_prob.push(one[0]);
-                    d.read(&tracker.score, 0, &mut one)?;
-                    scores.score.push(one[0]);
-                }
-            }
-            let mut one = [0.0];
-            d.read(&tracker.sum, 0, &mut one)?;
-            scores.sum = one[0];
-            all.push(scores);
-        }
-        Ok(all)
-    }
 }
