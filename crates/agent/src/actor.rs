@@ -1,5 +1,6 @@
 //! Acting: policies choose actions for N environments at once, and the scorer's memory moves along beside them.
 
+use prudence_core::random::{StreamId, blocks};
 use prudence_nn::work::{Columns, Drawn, Input, LogStd, Pass, Units};
 use prudence_nn::{Bank, Device, Mlp};
 use prudence_safety::{EpisodeScores, Scorer, Tracker};
@@ -29,6 +30,8 @@ pub struct Actor<D: Device> {
     action: D::Buf,
     /// `[N, state]`
     state: D::Buf,
+    /// `[N, 6]`: where each row's noise is drawn from
+    addresses: D::Rows,
     noise: D::Buf,
     pass: Pass<D>,
     drawn: Drawn<D>,
@@ -53,6 +56,7 @@ impl<D: Device> Actor<D> {
             observation: device.buffer(rows * s)?,
             action: device.buffer(rows * a)?,
             state: device.buffer(rows * policy.shape.inputs())?,
+            addresses: device.rows(rows * 6)?,
             noise: device.buffer(rows * a)?,
             pass: Pass::new(device, policy, 1)?,
             drawn: Drawn::new(device, rows, a)?,
@@ -85,9 +89,10 @@ impl<D: Device> Actor<D> {
         self.device.write(&mut self.observation, row * self.units.observation_width, observation);
     }
 
-    /// Says what noise a row's action is drawn with.
-    pub fn shake(&mut self, row: usize, noise: &[f32]) {
-        self.device.write(&mut self.noise, row * self.units.action_width, noise);
+    /// Says which stream a row's action is drawn from, at step `t` of its episode.
+    pub fn draw_from(&mut self, row: usize, stream: StreamId, t: usize) {
+        let block = t as u64 * blocks(self.units.action_width);
+        self.device.write_rows(&mut self.addresses, row * 6, &stream.address(block));
     }
 
     /// Chooses an action for every row, in the environment's units: `[N, A]`.
@@ -99,7 +104,10 @@ impl<D: Device> Actor<D> {
         let input = Input { first: Columns::new(&self.state, 1, self.policy.shape.inputs(), 1), second: None };
         d.forward(&self.policy, weights, input, &mut self.pass);
         match choose {
-            Choose::Drawn => d.sample(&self.pass, &self.noise, self.clip, &mut self.drawn),
+            Choose::Drawn => {
+                d.normals(&self.addresses, self.units.action_width, &mut self.noise);
+                d.sample(&self.pass, &self.noise, self.clip, &mut self.drawn);
+            }
             Choose::Mode => d.mode(&self.pass, &mut self.drawn.action),
         }
         d.to_env(&self.units, &self.drawn.action, &mut self.action);

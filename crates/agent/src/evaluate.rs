@@ -4,13 +4,12 @@
 
 use std::ops::Range;
 
-use prudence_core::random::{Stream, stream, subseed};
+use prudence_core::random::{StreamId, subseed};
 use prudence_data::{Episode, Rule};
 use prudence_env::{Env, Step};
 use prudence_nn::work::LogStd;
 use prudence_nn::{Bank, Device, Mlp};
 use prudence_safety::Scorer;
-use rand_distr::{Distribution as _, StandardNormal};
 
 use crate::Error;
 use crate::actor::{Actor, Choose};
@@ -59,7 +58,6 @@ pub struct Player<D: Device> {
     weights: D::Buf,
     device: D,
     action: Vec<f32>,
-    noise: Vec<f32>,
     log_probs: Vec<f32>,
 }
 
@@ -79,7 +77,6 @@ impl<D: Device> Player<D> {
             weights: device.buffer(shape.network.parameters())?,
             device: device.clone(),
             action: vec![0.0; a],
-            noise: vec![0.0; a],
             log_probs: Vec::new(),
         })
     }
@@ -108,13 +105,12 @@ impl<D: Device> Player<D> {
     }
 
     /// Takes one step: with a stream, actions are drawn from the policy; without, they are its mode.
-    pub fn step(&mut self, scorer: Option<&Scorer<D>>, stream: Option<&mut Stream>) -> Result<Step, Error> {
+    pub fn step(&mut self, scorer: Option<&Scorer<D>>, stream: Option<StreamId>) -> Result<Step, Error> {
         self.actor.show(0, self.recorder.stored_observation());
         let choose = match stream {
             None => Choose::Mode,
             Some(stream) => {
-                self.noise.fill_with(|| StandardNormal.sample(stream));
-                self.actor.shake(0, &self.noise);
+                self.actor.draw_from(0, stream, self.recorder.steps());
                 Choose::Drawn
             }
         };
@@ -140,10 +136,10 @@ impl<D: Device> Player<D> {
         let width = self.recorder.env().spec().signals.len();
         let mut tests = Vec::with_capacity((episodes.end - episodes.start) as usize);
         for i in episodes {
-            let mut noise = stream(seed, "test-actions", i);
+            let noise = sampled.then_some(StreamId::new(seed, "test-actions", i));
             self.start(subseed(seed, "test", i), scorer)?;
             while !self.recorder.done() {
-                self.step(scorer, sampled.then_some(&mut noise))?;
+                self.step(scorer, noise)?;
             }
             let episode = self.recorder.finish();
             judge.reset();

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use prudence_core::Spec;
-use prudence_core::random::{Stream, stream, subseed};
+use prudence_core::random::{Stream, StreamId, stream, subseed};
 use prudence_data::{Episode, Rule};
 use prudence_env::MakeEnv;
 use prudence_nn::Device;
@@ -16,7 +16,6 @@ use prudence_nn::work::{Batch, Columns, Drawn, Input, Pass, Recalled};
 use prudence_safety::{Rating, SafetyModel, Scorer};
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
-use rand_distr::{Distribution as _, StandardNormal};
 
 use crate::actor::{Actor, Choose};
 use crate::evaluate::{Player, PolicyShape, TestEpisode};
@@ -132,10 +131,8 @@ struct Member {
     multiplier: Multiplier,
     selected: Option<SelectedPolicy>,
     recorder: Recorder,
-    /// The draws of the running episode's actions.
-    noise: Option<Stream>,
-    /// The running episode's actions are random.
-    warm_up: bool,
+    /// The draws of the running episode's random actions, while it is a warm-up.
+    warm_up: Option<Stream>,
     /// What random actions of the running episode lie around.
     centre: Vec<f32>,
     stopped: bool,
@@ -154,6 +151,9 @@ pub struct Population<D: Device> {
     batch: Batch<D>,
     rows: Vec<u32>,
     rows_on_device: D::Rows,
+    /// `[P, 6]`: where the noise of an update is drawn from, for actions at s' and at s
+    next_noise: D::Rows,
+    noise: D::Rows,
     estimator: Estimator<D>,
     actions: Vec<f32>,
 }
@@ -169,8 +169,9 @@ struct Estimator<D: Device> {
     recalled: Recalled<D>,
     rows: Vec<u32>,
     rows_on_device: D::Rows,
+    /// `[P, 6]`: where the noise is drawn from
+    addresses: D::Rows,
     noise: D::Buf,
-    host_noise: Vec<f32>,
     pass: Pass<D>,
     drawn: Drawn<D>,
     actions: D::Buf,
@@ -238,8 +239,7 @@ impl<D: Device> Population<D> {
                 multiplier: if constrained { Multiplier::new(multiplier) } else { Multiplier::off() },
                 selected: None,
                 recorder: Recorder::new(setup.env.make()?),
-                noise: None,
-                warm_up: false,
+                warm_up: None,
                 centre: Vec::new(),
                 stopped: false,
             })
@@ -257,12 +257,14 @@ impl<D: Device> Population<D> {
             batch: Batch::new(device, p, agent.batch, replay.state_width(), a)?,
             rows: vec![0; p * agent.batch],
             rows_on_device: device.rows(p * agent.batch)?,
+            next_noise: device.rows(p * 6)?,
+            noise: device.rows(p * 6)?,
             estimator: Estimator {
                 recalled: Recalled::new(device, p, pairs, replay.state_width(), s, replay.memory_width())?,
                 rows: vec![0; p * pairs],
                 rows_on_device: device.rows(p * pairs)?,
+                addresses: device.rows(p * 6)?,
                 noise: device.buffer(p * pairs * a)?,
-                host_noise: vec![0.0; pairs * a],
                 pass: Pass::new(device, &policy, pairs)?,
                 drawn: Drawn::new(device, p * pairs, a)?,
                 actions: device.buffer(p * pairs * a)?,
@@ -387,7 +389,7 @@ impl<D: Device> Population<D> {
             let action = &self.actions[agent * a..][..a];
             self.replay.step(agent, action, step.reward as f32, step.terminated, next, tracker);
             member.counters.step += 1;
-            if !member.warm_up {
+            if member.warm_up.is_none() {
                 member.counters.pending_updates += self.setup.settings.train.updates_per_step;
             }
         }
@@ -411,9 +413,8 @@ impl<D: Device> Population<D> {
     fn start(&mut self, agent: usize) -> Result<(), Error> {
         let member = &mut self.members[agent];
         let (seed, index) = (member.seed, member.counters.episode);
-        member.noise = Some(stream(seed, "actions", index));
-        member.warm_up =
-            self.setup.stored.is_empty() && member.counters.step < self.setup.settings.train.random_steps;
+        let random = self.setup.stored.is_empty() && member.counters.step < self.setup.settings.train.random_steps;
+        member.warm_up = random.then(|| stream(seed, "warm-up", index));
         member.centre.clear();
         member.recorder.start(subseed(seed, "train", index))?;
         self.actor.start(agent, self.scorer.as_ref());
@@ -426,14 +427,12 @@ impl<D: Device> Population<D> {
     /// for the whole episode (uniform noise alone hardly moves an agent, and hardly ever gave a safe episode to learn from).
     fn choose(&mut self, active: &[bool]) -> Result<(), Error> {
         let a = self.setup.spec.action.dim();
-        let mut noise = vec![0.0; a];
-        let by_policy = |member: &Member| !member.warm_up;
         let mut policies = false;
-        for (agent, member) in self.members.iter_mut().enumerate().filter(|(agent, _)| active[*agent]) {
+        for (agent, member) in self.members.iter().enumerate().filter(|(agent, _)| active[*agent]) {
             self.actor.show(agent, member.recorder.stored_observation());
-            if by_policy(member) && let Some(stream) = &mut member.noise {
-                noise.fill_with(|| StandardNormal.sample(stream));
-                self.actor.shake(agent, &noise);
+            if member.warm_up.is_none() {
+                let stream = StreamId::new(member.seed, "actions", member.counters.episode);
+                self.actor.draw_from(agent, stream, member.recorder.steps());
                 policies = true;
             }
         }
@@ -441,15 +440,16 @@ impl<D: Device> Population<D> {
             self.actor.choose(&self.learner.agents.policy.values, Choose::Drawn, &mut self.actions)?;
         }
         let scaling = self.setup.scaling();
-        for (agent, member) in self.members.iter_mut().enumerate() {
-            let Some(stream) = member.noise.as_mut().filter(|_| active[agent] && member.warm_up) else { continue };
+        let mut unit = vec![0.0; a];
+        for (agent, member) in self.members.iter_mut().enumerate().filter(|(agent, _)| active[*agent]) {
+            let Some(stream) = &mut member.warm_up else { continue };
             if member.centre.is_empty() {
                 member.centre.extend((0..a).map(|_| stream.random_range(-1.0f32..1.0)));
             }
-            for (unit, centre) in noise.iter_mut().zip(&member.centre) {
+            for (unit, centre) in unit.iter_mut().zip(&member.centre) {
                 *unit = (centre + stream.random_range(-1.0f32..1.0)).clamp(-1.0, 1.0);
             }
-            scaling.to_env(&noise, &mut self.actions[agent * a..][..a]);
+            scaling.to_env(&unit, &mut self.actions[agent * a..][..a]);
         }
         Ok(())
     }
@@ -469,12 +469,10 @@ impl<D: Device> Population<D> {
                 member.counters.pending_updates -= 1.0;
                 any = true;
                 let along = (member.counters.step as f64 / train.steps as f64).min(1.0);
-                let mut rng = stream(member.seed, "update", member.counters.update);
-                self.replay.draw(agent, &mut self.rows[agent * b..][..b], &mut rng);
-                let mut noise = vec![0.0f32; b * a];
-                for buffer in [&mut self.batch.next_noise, &mut self.batch.noise] {
-                    noise.fill_with(|| StandardNormal.sample(&mut rng));
-                    self.device.write(buffer, agent * b * a, &noise);
+                let stream = |purpose: &str| StreamId::new(member.seed, purpose, member.counters.update);
+                self.replay.draw(agent, &mut self.rows[agent * b..][..b], stream("batch"));
+                for (addresses, purpose) in [(&mut self.next_noise, "next-actions"), (&mut self.noise, "new-actions")] {
+                    self.device.write_rows(addresses, agent * 6, &stream(purpose).address(0));
                 }
                 member.counters.update += 1;
                 let steering = Steering {
@@ -493,6 +491,8 @@ impl<D: Device> Population<D> {
             }
             self.device.write_rows(&mut self.rows_on_device, 0, &self.rows);
             self.device.gather(&self.replay.tables(), &self.rows_on_device, &mut self.batch);
+            self.device.normals(&self.next_noise, b * a, &mut self.batch.next_noise);
+            self.device.normals(&self.noise, b * a, &mut self.batch.noise);
             self.learner.update(&self.batch)?;
         }
     }
@@ -509,7 +509,7 @@ impl<D: Device> Population<D> {
             member.counters.returns.0 += episode.total_reward();
             member.counters.returns.1 += 1;
             let mut outcome = Ok(episode);
-            if !member.warm_up {
+            if member.warm_up.is_none() {
                 member.counters.metrics = self.learner.metrics(*agent)?;
                 match self.diverged(*agent) {
                     Some(error) => {
@@ -569,17 +569,18 @@ impl<D: Device> Population<D> {
         let (Some(scorer), Some(rating)) = (&self.scorer, &mut work.rating) else { return Ok(vec![0.0; agents.len()]) };
         for agent in agents {
             let member = &self.members[*agent];
-            let mut rng = stream(member.seed, "multiplier", member.counters.episode);
+            let stream = |purpose: &str| StreamId::new(member.seed, purpose, member.counters.episode);
             let window = (member.counters.episode as usize).min(multiplier.window);
-            self.replay.draw_recent(*agent, window, &mut work.rows[agent * n..][..n], &mut rng);
-            work.host_noise.fill_with(|| StandardNormal.sample(&mut rng));
-            d.write(&mut work.noise, agent * n * a, &work.host_noise);
+            let rows = &mut work.rows[agent * n..][..n];
+            self.replay.draw_recent(*agent, window, rows, stream("multiplier-states"));
+            d.write_rows(&mut work.addresses, agent * 6, &stream("multiplier-actions").address(0));
         }
         d.write_rows(&mut work.rows_on_device, 0, &work.rows);
         d.recall(&self.replay.tables(), &work.rows_on_device, &mut work.recalled);
         let nets = self.learner.networks();
         let input = Input { first: Columns::new(&work.recalled.state, n, nets.state, 1), second: None };
         d.forward(&nets.policy, &self.learner.agents.policy.values, input, &mut work.pass);
+        d.normals(&work.addresses, n * a, &mut work.noise);
         d.sample(&work.pass, &work.noise, settings.log_std(), &mut work.drawn);
         d.to_env(self.replay.units(), &work.drawn.action, &mut work.actions);
         scorer.rate(rating, &mut work.recalled, &work.actions);

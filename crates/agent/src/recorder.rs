@@ -53,6 +53,11 @@ impl Recorder {
         &self.action
     }
 
+    /// Steps of the episode so far.
+    pub fn steps(&self) -> usize {
+        self.episode.len()
+    }
+
     /// Whether no episode is in progress.
     pub fn done(&self) -> bool {
         self.done

@@ -7,12 +7,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use prudence_core::random::Stream;
+use prudence_core::random::StreamId;
 use prudence_data::Episode;
 use prudence_nn::Device;
 use prudence_nn::work::{Room, Table, Tables, Units};
 use prudence_safety::{EpisodeScores, Scorer, Tracker};
-use rand::RngExt as _;
 
 use crate::Error;
 use crate::scaling::Scaling;
@@ -296,24 +295,27 @@ impl<D: Device> Replay<D> {
     }
 
     /// Draws transitions uniformly: row numbers for [`Device::gather`].
-    pub fn draw(&self, agent: usize, rows: &mut [u32], rng: &mut Stream) {
+    pub fn draw(&self, agent: usize, rows: &mut [u32], stream: StreamId) {
         let own = &self.own[agent];
-        let all = own.shared.len() + own.transitions.len();
-        rows.fill_with(|| {
-            let at = rng.random_range(0..all);
-            match at.checked_sub(own.shared.len()) {
+        stream.below(0, (own.shared.len() + own.transitions.len()) as u32, rows);
+        for row in rows {
+            let at = *row as usize;
+            *row = match at.checked_sub(own.shared.len()) {
                 None => own.shared[at],
                 Some(at) => self.shared.table.capacity as u32 + own.transitions[at],
-            }
-        });
+            };
+        }
     }
 
     /// Draws steps of the most recent `window` own episodes: row numbers for [`Device::recall`].
-    pub fn draw_recent(&self, agent: usize, window: usize, rows: &mut [u32], rng: &mut Stream) {
+    pub fn draw_recent(&self, agent: usize, window: usize, rows: &mut [u32], stream: StreamId) {
         let own = &self.own[agent];
         let recent: usize = own.episodes.iter().rev().take(window).map(|episode| episode.steps).sum();
         let from = own.transitions.len() - recent;
-        rows.fill_with(|| self.shared.table.capacity as u32 + own.transitions[from + rng.random_range(0..recent)]);
+        stream.below(0, recent as u32, rows);
+        for row in rows {
+            *row = self.shared.table.capacity as u32 + own.transitions[from + *row as usize];
+        }
     }
 
     /// The floored sums of log P of an agent's most recent episodes.

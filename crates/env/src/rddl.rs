@@ -16,12 +16,11 @@
 use std::sync::Arc;
 
 use prudence_rddl::{Ground, Kind, Noiseless, Program, Random, Range, Simulator, Source};
-use rand_chacha::rand_core::SeedableRng as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use prudence_core::SettingError;
-use prudence_core::random::{self, Stream};
+use prudence_core::random::{self, Stream, StreamId};
 
 use crate::{
     BoxSpace, Drawable, Env, Error, FileSetting, Limb, MakeEnv, Scene, Settable, Snapshots, Spec, Step, check_finite, check_length,
@@ -365,8 +364,8 @@ impl Snapshots for Rddl {
     fn snapshot(&self) -> Vec<u8> {
         let mut bytes = vec![SNAPSHOT_VERSION, u8::from(self.over)];
         bytes.extend(self.simulator.steps().to_le_bytes());
-        bytes.extend(self.draws.0.get_word_pos().to_le_bytes());
-        bytes.extend(self.draws.0.get_seed());
+        bytes.extend(self.draws.0.position().to_le_bytes());
+        bytes.extend(self.draws.0.id().words().iter().flat_map(|word| word.to_le_bytes()));
         bytes.extend(self.signals.iter().flat_map(|value| value.to_le_bytes()));
         bytes
     }
@@ -388,9 +387,9 @@ impl Snapshots for Rddl {
         if steps > self.spec.horizon as u64 {
             return Err(refuse(format!("step {steps} is past the horizon of {}", self.spec.horizon)));
         }
-        let word = u128::from_le_bytes(take(&mut head));
-        let mut stream = Stream::from_seed(take(&mut head));
-        stream.set_word_pos(word);
+        let position = u64::from_le_bytes(take(&mut head));
+        let id = StreamId::from_words([(); 4].map(|()| u32::from_le_bytes(take(&mut head))));
+        let stream = Stream::at(id, position);
         let values: Vec<f64> = values.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
         let state = &values[..self.states.len()]; // the first signals
         let sound = |(ground, value): &(&Ground, &f64)| match ground.range {
@@ -468,9 +467,9 @@ fn parse_value(program: &Program, ground: &Ground, map: &Map<String, Value>) -> 
     }
 }
 
-const SNAPSHOT_VERSION: u8 = 2;
-/// Version, whether the episode is over, steps, position in the stream, the stream's key; the signals follow.
-const SNAPSHOT_HEAD: usize = 1 + 1 + 8 + 16 + 32;
+const SNAPSHOT_VERSION: u8 = 3;
+/// Version, whether the episode is over, steps, position in the stream, which stream; the signals follow.
+const SNAPSHOT_HEAD: usize = 1 + 1 + 8 + 8 + 16;
 
 /// The next bytes of a head whose length was checked.
 fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {

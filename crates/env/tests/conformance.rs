@@ -141,7 +141,7 @@ impl Snapshots for Faulty {
             Fault::StaleSnapshot => {
                 // The place in the random stream is forgotten.
                 let mut stale = snapshot.to_vec();
-                if let Some(word) = stale.get_mut(10..26) {
+                if let Some(word) = stale.get_mut(10..18) {
                     word.fill(0);
                 }
                 self.inner.restore(&stale, observation)

@@ -69,6 +69,10 @@ pub trait Device: Clone + Send + Sync + 'static {
     /// Works on the parts of a batch, at the same time where the device has threads.
     fn each_part<T: Send>(&self, parts: &mut [T], work: impl Fn(&mut T) + Send + Sync);
 
+    /// Standard normal numbers: for each owner, `each` numbers from its address on (see `StreamId::address`), six words per
+    /// owner.
+    fn normals(&self, addresses: &Self::Rows, each: usize, out: &mut Self::Buf);
+
     // Dense networks.
 
     /// Runs a bank on its rows; outputs and activations are left in `pass`.

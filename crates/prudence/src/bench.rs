@@ -4,7 +4,7 @@ use prudence_agent::AgentSettings;
 use prudence_agent::actor::{Actor, Choose};
 use prudence_agent::safesac::{Head, Learner, Networks, Steering};
 use prudence_core::clock::Stopwatch;
-use prudence_core::random::{Stream, stream};
+use prudence_core::random::{StreamId, stream};
 use prudence_core::{BoxSpace, Spec};
 use prudence_data::{Episode, Segment};
 use prudence_env::Env;
@@ -128,24 +128,26 @@ fn update_thread(
     };
     let mut rows = vec![0; population * batch];
     let mut t = 0;
-    let mut step = |rng: &mut Stream| -> Result<(), Error> {
-        rows.fill_with(|| rng.random_range(0..ROWS as u32 - 1));
+    let mut step = |rng: StreamId| -> Result<(), Error> {
+        rng.below(0, ROWS as u32 - 1, &mut rows);
         device.gather(&tables, &rows, &mut data);
-        data.next_noise.iter_mut().for_each(|x| *x = StandardNormal.sample(rng));
-        data.noise.iter_mut().for_each(|x| *x = StandardNormal.sample(rng));
+        for (noise, purpose) in [(&mut data.next_noise, "next-actions"), (&mut data.noise, "new-actions")] {
+            let ids = (0..population as u64).map(|agent| StreamId::new(agent, purpose, t));
+            device.normals(&ids.flat_map(|id| id.address(0)).collect(), batch * a, noise);
+        }
         t += 1;
         for agent in 0..population {
             learner.steer(agent, Some(&Steering { rate: 3e-4, update: t, multipliers: multipliers.clone() }));
         }
         Ok(learner.update(&data).map_err(agent)?)
     };
-    for _ in 0..10 {
-        step(&mut rng)?;
+    for i in 0..10 {
+        step(StreamId::new(thread, "warm-up", i))?;
     }
     let watch = Stopwatch::start();
     let mut n = 0;
     while watch.seconds() < seconds {
-        step(&mut rng)?;
+        step(StreamId::new(thread, "batch", n as u64))?;
         n += population;
     }
     Ok((n as f64 / watch.seconds(), work))

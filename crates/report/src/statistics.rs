@@ -5,7 +5,7 @@
 //! intervals are 95 % ones. What has no value (the mean of nothing, the spread of one number) is NaN, never a guess.
 
 use prudence_core::random::{Stream, stream};
-use rand_chacha::rand_core::Rng as _;
+use rand_core::Rng as _;
 
 use crate::beta;
 

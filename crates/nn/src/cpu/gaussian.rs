@@ -3,6 +3,8 @@
 //! `log pi(a) = sum_i [-e^2/2 - log_std - ln(2 pi)/2 - 2 (ln 2 - u - softplus(-2u))]`, the last term being
 //! `ln(1 - tanh(u)^2)` in the form that stays exact where tanh has rounded to 1.
 
+use prudence_core::random::{StreamId, blocks};
+
 use super::Cpu;
 use super::vectors::vectorised;
 use crate::Scalar;
@@ -10,6 +12,25 @@ use crate::work::{Drawn, LogStd, Pass, SampleBackward};
 
 const LN_2: f64 = std::f64::consts::LN_2;
 const HALF_LN_2_PI: f64 = 0.918_938_533_204_672_8;
+
+pub(super) fn normals<T: Scalar>(addresses: &[u32], each: usize, out: &mut [T]) {
+    const CHUNK: usize = 256; // a whole number of blocks
+    for (address, out) in addresses.as_chunks::<6>().0.iter().zip(out.chunks_exact_mut(each)) {
+        let (id, mut block) = StreamId::from_address(*address);
+        vectorised(
+            #[inline(always)]
+            || {
+                let mut numbers = [0.0; CHUNK];
+                for out in out.chunks_mut(CHUNK) {
+                    let numbers = &mut numbers[..out.len()];
+                    id.normals(block, numbers);
+                    out.iter_mut().zip(numbers).for_each(|(out, x)| *out = T::from_f32(*x));
+                    block += blocks(CHUNK);
+                }
+            },
+        );
+    }
+}
 
 /// Rows drawn at a time: numbers of one dimension lie `dim` apart, so vectors run over rows.
 const ROWS: usize = 16;

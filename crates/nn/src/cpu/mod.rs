@@ -90,6 +90,10 @@ impl<T: Scalar> Device for Cpu<T> {
         parts.par_iter_mut().for_each(work);
     }
 
+    fn normals(&self, addresses: &Vec<u32>, each: usize, out: &mut Buffer<T>) {
+        gaussian::normals(addresses, each, out);
+    }
+
     fn forward(&self, net: &Bank<Mlp>, weights: &Buffer<T>, input: Input<'_, Self>, pass: &mut Pass<Self>) {
         dense::forward(net, weights, input, pass);
     }
