@@ -8,9 +8,17 @@ use prudence_core::random::stream;
 use prudence_data::{LabelLog, Rule, Store, find_stores, import_csv, label_by_rule, label_path, latest};
 use serde::Serialize;
 
-use crate::Error;
+use crate::{Error, Task};
 
 /// Who says what is safe.
+///
+/// ```
+/// use prudence::{Labeller, Task};
+///
+/// let by_the_task = Labeller::of(&Task::named("navigation")?);
+/// let by_people = Labeller::Table("labels.csv".into());
+/// # Ok::<(), prudence::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub enum Labeller {
     /// A rule. Beside whole episodes it labels segments that start later.
@@ -24,6 +32,14 @@ pub enum Labeller {
     },
     /// A table, CSV with a header `episode,start,end,safe,at`; start, end and at are optional.
     Table(PathBuf),
+}
+
+impl Labeller {
+    /// The task's own rule, with the settings of its section `[label]`.
+    pub fn of(task: &Task) -> Self {
+        let settings = task.settings();
+        Self::Rule { rule: settings.rule.clone(), extra_starts: settings.label.extra_starts, seed: settings.run.seed }
+    }
 }
 
 /// What was labelled.
