@@ -1,22 +1,23 @@
-//! The promises of `prudence-data`, each a test that carries its name. One binary, for faster builds.
+//! The promises of `prudence-data`: each is a test named after it. They share one binary for faster builds.
 
 mod labels;
 mod rule;
 mod rule_semantics;
 mod segments;
 mod store;
-mod strangers;
+mod tables;
+mod untrusted;
 
 use std::path::Path;
 
-use prudence_data::{Episode, Schema, files};
+use prudence_data::{Episode, Label, Schema, files};
 
 /// Two observations, one action, signals `a` and `b`.
 pub fn schema() -> Schema {
     Schema { task: "toy".to_owned(), observation_dim: 2, action_dim: 1, signals: vec!["a".to_owned(), "b".to_owned()] }
 }
 
-/// An episode of `steps` steps with numbers that differ from place to place.
+/// An episode of `steps` steps whose numbers all differ.
 pub fn episode(steps: usize, seed: u32) -> Episode {
     let numbers = |n: usize, salt: u32| {
         (0..n).map(move |i| {
@@ -33,7 +34,12 @@ pub fn episode(steps: usize, seed: u32) -> Episode {
     }
 }
 
-/// Puts a file there as a crash, a disk or a stranger might have left it.
+/// A label by anna.
+pub fn label(episode: u64, start: u32, end: u32, safe: bool, at: Option<u32>) -> Label {
+    Label { episode, start, end, safe, at, by: "anna".to_owned(), when: "2026-11-16T07:00:00Z".to_owned() }
+}
+
+/// Writes a file as a crash, a faulty disk or an untrusted source might have left it.
 pub fn write(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     files::write_atomic(path.as_ref(), content.as_ref()).unwrap();
 }

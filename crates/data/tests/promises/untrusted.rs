@@ -1,10 +1,10 @@
-//! Folders that someone else wrote, or a disk damaged: errors that say what to do, never a panic.
+//! Stores from an untrusted source or a damaged disk: errors that say what to do, never a panic.
 
 use std::fs;
 use std::path::Path;
 
-use prudence_data::{Error, Store};
 use prudence_core::random::stream;
+use prudence_data::{Error, Store};
 use rand::RngExt as _;
 
 use crate::{episode, schema, write};
@@ -14,7 +14,7 @@ fn store(dir: &Path) {
     store.append(&[episode(30, 0), episode(20, 1)]).unwrap();
 }
 
-/// Replaces the shard, and the index's hash with it.
+/// Replaces the shard and updates its hash in the index.
 fn forge(dir: &Path, shard: &[u8]) {
     write(dir.join("shard-00000.parquet"), shard);
     let line = fs::read_to_string(dir.join("index.jsonl")).unwrap();
@@ -28,7 +28,7 @@ fn a_missing_shard_is_an_error_with_a_remedy() {
     store(dir.path());
     fs::remove_file(dir.path().join("shard-00000.parquet")).unwrap();
     let message = Store::open(dir.path()).unwrap_err().to_string();
-    assert!(message.contains("shard-00000.parquet: missing; restore the file from a copy"), "{message}");
+    assert!(message.contains("shard-00000.parquet: missing; restore the file from a backup"), "{message}");
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_shard_with_a_flipped_bit_is_an_error_with_a_remedy() {
     bytes[100] ^= 1;
     write(&path, bytes);
     let message = Store::open(dir.path()).unwrap().read(1..2).unwrap_err().to_string();
-    assert!(message.contains("does not have the hash that the index says; restore"), "{message}");
+    assert!(message.contains("its BLAKE3 hash differs from the one in the index; restore"), "{message}");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn garbage_and_foreign_parquet_shards_are_errors() {
     }
     forge(dir.path(), &vec![0; 2 << 20]);
     let message = Store::open(dir.path()).unwrap().read(0..2).unwrap_err().to_string();
-    assert!(message.contains("more than its episodes can take"), "{message}");
+    assert!(message.contains("too many for its episodes"), "{message}");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn an_index_that_disagrees_with_its_shard_is_an_error() {
 }
 
 #[test]
-fn a_manifest_of_another_format_is_refused() {
+fn a_manifest_with_an_unknown_format_or_shape_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     store(dir.path());
     let path = dir.path().join("store.json");
