@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -47,10 +47,7 @@ fn same_seed_gives_the_same_bits_at_any_thread_count() {
     assert!(first.iter().any(|(path, _)| path.ends_with("safesac-h/seed-1/metrics.jsonl")));
     assert!(first.iter().any(|(path, _)| path.ends_with("safesac-h/seed-1/checkpoint.safetensors")));
     for out in &outs[1..] {
-        for ((path, expected), (other, bytes)) in first.iter().zip(contents(&out.join("round-0"))) {
-            assert_eq!(path, &other);
-            assert!(*expected == bytes, "{} differs in {}", path.display(), out.display());
-        }
+        assert_same_files(&first, &contents(&out.join("round-0")));
     }
 }
 
@@ -88,16 +85,36 @@ fn interrupted_equals_whole(start: impl Fn(&Path) -> std::process::Command, seed
     let killed = kill_midway(child, &place.join("checkpoint.safetensors"), &place.join("policy.safetensors"));
     assert!(killed, "the run ended before it could be killed: make it longer");
     succeed(prudence(&["resume", text(&cut), "--quiet"]));
-    let (whole, cut) = (contents(&whole), contents(&cut));
-    let kept = |(path, _): &&(std::path::PathBuf, Vec<u8>)| {
-        // How episodes fall into shards depends on where the run was cut; what they hold is compared by its reader below.
-        let name = path.file_name().unwrap().to_string_lossy();
-        !(name.starts_with("shard") || name == "index.jsonl")
+    // How episodes fall into shards depends on where the run was cut: stores are compared by what they hold.
+    let outside_stores = |files: Vec<(PathBuf, Vec<u8>)>| -> Vec<(PathBuf, Vec<u8>)> {
+        let of_store = |name: &str| name.starts_with("shard") || name == "index.jsonl";
+        files.into_iter().filter(|(path, _)| !of_store(&path.file_name().unwrap().to_string_lossy())).collect()
     };
-    let (whole, cut): (Vec<_>, Vec<_>) = (whole.iter().filter(kept).collect(), cut.iter().filter(kept).collect());
-    assert_eq!(whole.len(), cut.len());
-    assert!(whole.iter().any(|(path, _)| path.ends_with("metrics.jsonl")));
-    for (a, b) in whole.iter().zip(&cut) {
+    assert_same_files(&outside_stores(contents(&whole)), &outside_stores(contents(&cut)));
+    let stores = |run: &Path| -> Vec<PathBuf> {
+        let manifests = contents(run).into_iter().filter(|(path, _)| path.ends_with("store.json"));
+        manifests.map(|(path, _)| path.parent().unwrap().to_owned()).collect()
+    };
+    assert_eq!(stores(&whole), stores(&cut));
+    assert!(!stores(&whole).is_empty());
+    for store in stores(&whole) {
+        assert!(episodes(&whole.join(&store)) == episodes(&cut.join(&store)), "{} differs", store.display());
+    }
+}
+
+fn episodes(store: &Path) -> Vec<prudence::Episode> {
+    let store = prudence::Store::open(store).unwrap();
+    store.read(0..store.len()).unwrap()
+}
+
+/// As many files here as there, of the same names and bytes; records and checkpoints among them.
+fn assert_same_files(expected: &[(PathBuf, Vec<u8>)], found: &[(PathBuf, Vec<u8>)]) {
+    let names = |files: &[(PathBuf, Vec<u8>)]| files.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
+    assert_eq!(names(expected), names(found));
+    for name in ["metrics.jsonl", "checkpoint.safetensors"] {
+        assert!(expected.iter().any(|(path, _)| path.ends_with(name)), "no {name} was compared");
+    }
+    for (a, b) in expected.iter().zip(found) {
         assert!(a == b, "{} differs", a.0.display());
     }
 }
@@ -119,12 +136,7 @@ fn resumed_collecting_equals_uninterrupted_collecting() {
     let dir = tempfile::tempdir().unwrap();
     let start = |out: &Path| small(&["collect", "navigation", "--out", text(out), "--quiet"], &["collect.steps=12000"]);
     interrupted_equals_whole(start, "round-0/sac/seed-0", dir.path());
-    let read = |name: &str| {
-        let store = prudence_data::Store::open(&dir.path().join(name).join("episodes-seed-0")).unwrap();
-        store.read(0..store.len()).unwrap()
-    };
-    assert_eq!(read("whole"), read("cut"));
-    assert_eq!(read("whole").len(), 600);
+    assert_eq!(episodes(&dir.path().join("whole/episodes-seed-0")).len(), 600);
 }
 
 #[test]
@@ -144,6 +156,6 @@ fn a_whole_run_resumes_after_a_kill() {
     succeed(prudence(&["resume", text(&cut), "--quiet"]));
     for file in ["evaluation.json", "report.html"] {
         let text = |run: &Path| std::fs::read_to_string(run.join(file)).unwrap();
-        assert!(text(&whole) == text(&cut), "{file} is another one");
+        assert!(text(&whole) == text(&cut), "{file} differs");
     }
 }

@@ -4,6 +4,7 @@
 //! needs no other element, so a device can draw any part of a stream on its own, and what one part of the program draws
 //! never shifts what another part sees. A resumed run needs no saved generator. Normals come from the inverse distribution
 //! function of one word each, by additions, multiplications and one square root in f32: the same bits everywhere.
+#![allow(clippy::needless_range_loop, reason = "lanes are numbered: that is what becomes vector code")]
 
 use std::convert::Infallible;
 
@@ -193,7 +194,7 @@ pub fn normal(word: u32) -> f32 {
         5.739_507_7e-3,
         -7.622_461_3e-3,
         9.438_870_5e-3,
-        1.001_674_1,
+        1.001_674,
         2.832_976_8,
     ] {
         q = q.mul_add(far, c);
@@ -219,7 +220,7 @@ fn ln(x: f32) -> f32 {
         -1.666_805_8e-1,
         2.000_071_5e-1,
         -2.499_999_4e-1,
-        3.333_333_1e-1,
+        3.333_333e-1,
     ] {
         p = p.mul_add(f, c);
     }

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use prudence_agent::Scaling;
 use prudence_agent::actor::{Actor, Choose};
 use prudence_agent::evaluate::{Player, PolicyShape};
 use prudence_agent::population::Population;
-use prudence_agent::Scaling;
 use prudence_core::{BoxSpace, Spec};
 use prudence_data::files::{read_limited, write_atomic};
 use prudence_env::Env;
-use prudence_nn::weights::{Reader, Writer};
 use prudence_nn::cpu::Buffer;
+use prudence_nn::weights::{Reader, Writer};
 use prudence_nn::work::LogStd;
 use prudence_nn::{Bank, Cpu, Device, Mlp};
 use prudence_safety::{SafetyModel, Scorer};
@@ -27,7 +27,19 @@ const SAFETY: &str = "safety.";
 
 /// A policy that never travels without its safety model and its units.
 ///
-/// See `examples/custom_env.rs` for one that is trained, saved and loaded again.
+/// ```
+/// use prudence::{Agent, Session, Task};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let small = ["run.seeds=1", "train.steps=200", "train.random_steps=100", "train.test_episodes=2"];
+/// let task = Task::named("navigation")?.with(&small)?.with(&["run.algo=[\"sac\"]", "agent.hidden=[8,8]"])?;
+/// let agents = prudence::train(&task, None, &[], &dir.path().join("run"), &Session::new(1)?)?;
+/// agents[0].save(&dir.path().join("agent.safetensors"))?;
+/// let agent = Agent::load(&dir.path().join("agent.safetensors"))?;
+/// let tests = agent.test(&task, 0..5, 7, false)?;
+/// println!("{} of 5 test episodes are safe", tests.iter().filter(|test| test.safe).count());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Agent {
     header: Header,
@@ -81,7 +93,7 @@ impl Agent {
                 action: bounds(&setup.spec.action),
             },
             policy: population.policy(agent)?,
-            model: population.model(agent).filter(|_| setup.algorithm.constraint().is_some()).cloned(),
+            model: population.policy_model(agent).filter(|_| setup.algorithm.constraint().is_some()).cloned(),
         })
     }
 
@@ -172,9 +184,8 @@ impl Agent {
     }
 
     fn scorer(&self) -> Result<Option<Scorer<Cpu<f32>>>, Error> {
-        let one = |model: &Arc<SafetyModel>| {
-            Scorer::new(&Cpu::new(), std::slice::from_ref(model), self.header.score_floor)
-        };
+        let one =
+            |model: &Arc<SafetyModel>| Scorer::new(&Cpu::new(), std::slice::from_ref(model), self.header.score_floor);
         Ok(self.model.as_ref().map(one).transpose()?)
     }
 
@@ -216,6 +227,16 @@ pub(crate) struct Playing {
 }
 
 /// An agent that acts, step by step, on observations that you give it.
+///
+/// ```no_run
+/// let agent = prudence::Agent::load("runs/navigation-1/round-2/safesac-h/seed-0/policy.safetensors".as_ref())?;
+/// let mut pilot = agent.pilot()?;
+/// pilot.reset(); // at the start of each episode
+/// let action = pilot.act(&[1.0, 1.0])?;
+/// println!("{action:?}");
+/// println!("safe so far with probability {:?}", pilot.safe_probability()?);
+/// # Ok::<(), prudence::Error>(())
+/// ```
 pub struct Pilot {
     actor: Actor<Cpu<f32>>,
     scorer: Option<Scorer<Cpu<f32>>>,

@@ -178,12 +178,20 @@ pub struct FitBench {
     pub steps: usize,
     /// Observation and action.
     pub sizes: (usize, usize),
+    /// Steps of the fit before the clock started.
+    pub warm_steps: u64,
     /// Milliseconds per step of the fit.
     pub milliseconds: f64,
 }
 
 /// Times a step of fitting a safety model to random segments, all prefixes labelled.
-pub fn fit(batch: usize, steps: usize, sizes: (usize, usize), seconds: f64) -> Result<FitBench, Error> {
+pub fn fit(
+    batch: usize,
+    steps: usize,
+    sizes: (usize, usize),
+    warm_steps: u64,
+    seconds: f64,
+) -> Result<FitBench, Error> {
     let (s, a) = sizes;
     let mut rng = stream(0, "bench-fit", 0);
     let mut numbers = |n: usize| (0..n).map(|_| StandardNormal.sample(&mut rng)).collect::<Vec<f32>>();
@@ -209,7 +217,7 @@ pub fn fit(batch: usize, steps: usize, sizes: (usize, usize), seconds: f64) -> R
         let batch: Vec<&Segment> = (0..batch).map(|_| &segments[draw.random_range(0..segments.len())]).collect();
         Ok(fitter.step(&episodes, &[batch], 5e-3)?)
     };
-    for _ in 0..3 {
+    for _ in 0..warm_steps {
         step()?;
     }
     let watch = Stopwatch::start();
@@ -218,7 +226,7 @@ pub fn fit(batch: usize, steps: usize, sizes: (usize, usize), seconds: f64) -> R
         step()?;
         n += 1;
     }
-    Ok(FitBench { bench: "fit", batch, steps, sizes, milliseconds: 1e3 * watch.seconds() / f64::from(n) })
+    Ok(FitBench { bench: "fit", batch, steps, sizes, warm_steps, milliseconds: 1e3 * watch.seconds() / f64::from(n) })
 }
 
 /// The result of [`act`].

@@ -17,13 +17,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-const FORMAT: &str = "prudence checkpoint 4";
+const FORMAT: &str = "prudence checkpoint 5";
 const LIMIT: u64 = 4 << 30;
 /// The header line with everything that is not a tensor.
 const HEADER: &str = "prudence";
 /// What the names of the safety model's tensors begin with.
 const SAFETY: &str = "safety.";
 const SELECTED: &str = "selected_policy";
+const SELECTED_SAFETY: &str = "selected_safety.";
 
 /// The part of a checkpoint that is not a tensor.
 #[derive(Serialize, Deserialize)]
@@ -35,6 +36,8 @@ struct Header {
     multiplier: Multiplier,
     /// The step of the selected policy, where there is one.
     selected: Option<u64>,
+    /// Whether that policy was selected by another safety model than the present one.
+    selected_safety: bool,
     /// Whether there is a safety model.
     safety: bool,
     /// Lines of `metrics.jsonl` that count.
@@ -68,8 +71,13 @@ pub(crate) fn save(
     for (name, numbers) in &state.tensors {
         file.network("", &parts(networks, name, numbers.len()), numbers);
     }
+    let mut selected_safety = false;
     if let Some(selected) = &state.selected {
         file.network("", &parts(networks, SELECTED, 0), &selected.policy);
+        selected_safety = state.model.as_ref() != Some(&selected.model);
+        if selected_safety {
+            selected.model.write(&mut file, SELECTED_SAFETY);
+        }
     }
     if let Some(model) = &state.model {
         model.write(&mut file, SAFETY);
@@ -80,6 +88,7 @@ pub(crate) fn save(
         counters: state.counters.clone(),
         multiplier: state.multiplier.clone(),
         selected: state.selected.as_ref().map(|selected| selected.step),
+        selected_safety,
         safety: state.model.is_some(),
         records,
     };
@@ -111,14 +120,21 @@ pub(crate) fn load(
     }
     let read = |name: &str, length: usize| file.network::<f32>("", &parts(networks, name, length)).map_err(broken);
     let tensors = sizes.iter().map(|(name, length)| Ok((*name, read(name, *length)?))).collect::<Result<_, Error>>()?;
-    let selected = |step| -> Result<_, Error> { Ok(SelectedPolicy { step, policy: read(SELECTED, 0)? }) };
-    let model = header.safety.then(|| SafetyModel::read(&file, SAFETY)).transpose();
+    let model = |prefix: &str| SafetyModel::read(&file, prefix).map(Arc::new).map_err(|e| problem(e.to_string()));
+    let present = header.safety.then(|| model(SAFETY)).transpose()?;
+    let selected = |step: u64| -> Result<_, Error> {
+        let model = match &present {
+            Some(present) if !header.selected_safety => present.clone(),
+            _ => model(SELECTED_SAFETY)?,
+        };
+        Ok(SelectedPolicy { step, policy: read(SELECTED, 0)?, model })
+    };
     let state = AgentState {
         counters: header.counters,
         multiplier: header.multiplier,
         tensors,
         selected: header.selected.map(selected).transpose()?,
-        model: model.map_err(|e| problem(e.to_string()))?.map(Arc::new),
+        model: present.clone(),
     };
     Ok((state, header.records))
 }

@@ -15,6 +15,11 @@ use crate::training::{Data, jobs, train_all};
 use crate::{Algorithm, Error, Task};
 
 /// What was collected.
+///
+/// ```
+/// let collected = prudence::Collected { episodes: 10, steps: 200, stores: vec!["episodes/episodes-seed-0".into()] };
+/// assert_eq!(collected.stores.len(), 1);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Collected {
     /// Episodes.
@@ -27,6 +32,17 @@ pub struct Collected {
 }
 
 /// Lets unconstrained SAC collect episodes in a new folder, every one kept: `collect.steps` for each of `run.seeds`.
+///
+/// ```
+/// use prudence::{Session, Task};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let small = ["run.seeds=1", "collect.steps=200", "train.steps=200", "train.random_steps=100", "train.test_episodes=2"];
+/// let task = Task::named("navigation")?.with(&small)?;
+/// let collected = prudence::collect(&task, &dir.path().join("episodes"), &Session::new(1)?)?;
+/// assert_eq!((collected.episodes, collected.steps), (10, 200));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn collect(task: &Task, dir: &Path, session: &Session) -> Result<Collected, Error> {
     task.check_warm_up("collect.steps", task.settings().collect.steps)?;
     let (folder, task) = RunFolder::create(dir, task, &Invocation::Collect, None)?;
@@ -40,16 +56,23 @@ pub(crate) fn collect_in(task: &Task, folder: &RunFolder, session: &Session) -> 
     train_all(&jobs, session, |_, _| Ok(()))?;
     let stores: Vec<PathBuf> = jobs.iter().map(|job| job.episodes.clone()).collect();
     let open = stores.iter().map(|path| Store::open(path)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Collected {
-        episodes: open.iter().map(Store::len).sum(),
-        steps: open.iter().map(Store::steps).sum(),
-        stores,
-    })
+    Ok(Collected { episodes: open.iter().map(Store::len).sum(), steps: open.iter().map(Store::steps).sum(), stores })
 }
 
 /// Trains the algorithms `run.algo`, `run.seeds` agents of each, in a new folder; gives the agents in this order.
 ///
 /// They start from the episodes in `stores`, with what the safety model says of them. All algorithms but SAC need a model.
+///
+/// ```
+/// use prudence::{Session, Task};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let small = ["run.seeds=1", "collect.steps=200", "train.steps=200", "train.random_steps=100", "train.test_episodes=2"];
+/// let task = Task::named("navigation")?.with(&small)?.with(&["run.algo=[\"sac\"]", "agent.hidden=[8,8]"])?;
+/// let agents = prudence::train(&task, None, &[], &dir.path().join("run"), &Session::new(1)?)?;
+/// assert_eq!(agents[0].algorithm(), prudence::Algorithm::Sac);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn train(
     task: &Task,
     model: Option<&SafetyModel>,
@@ -72,10 +95,8 @@ pub fn train(
         task.check_warm_up("train.steps", task.settings().train.steps)?;
     }
     let whole = |path: &PathBuf| path.canonicalize().map_err(Error::io(path, "open"));
-    let invocation = Invocation::Train {
-        data: stores.iter().map(whole).collect::<Result<_, _>>()?,
-        safety: model.is_some(),
-    };
+    let invocation =
+        Invocation::Train { data: stores.iter().map(whole).collect::<Result<_, _>>()?, safety: model.is_some() };
     let (folder, task) = RunFolder::create(dir, task, &invocation, model)?;
     train_in(&task, &folder, model.cloned(), stores, session)
 }

@@ -6,6 +6,13 @@ use prudence_physics::{bullet, mujoco};
 use serde::{Deserialize, Serialize};
 
 /// Which environment, and its settings: the `[env]` section of a task file.
+///
+/// ```
+/// let task = prudence::Task::named("half-cheetah");
+/// # if let Ok(task) = task {
+/// assert!(matches!(task.settings().env, prudence::EnvSettings::Mujoco(_)));
+/// # }
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum EnvSettings {

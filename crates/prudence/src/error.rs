@@ -10,6 +10,14 @@ use prudence_physics::engines::Error as EngineError;
 use prudence_safety::Error as SafetyError;
 
 /// An error of any stage.
+///
+/// ```
+/// use prudence::{Error, ErrorKind, Task};
+///
+/// let Err(error) = Task::named("navigatoin") else { panic!("there is no such task") };
+/// assert!(matches!(error, Error::UnknownTask { .. }));
+/// assert_eq!(error.kind(), ErrorKind::Input);
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -98,6 +106,12 @@ pub enum Error {
 }
 
 /// Whose fault an error is.
+///
+/// ```
+/// use prudence::{Error, ErrorKind};
+///
+/// assert_eq!(Error::Stopped.kind(), ErrorKind::Stopped);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// What was given: a file, a setting, a name.

@@ -12,6 +12,11 @@ use crate::session::Session;
 use crate::{Algorithm, Error, Task, reporting};
 
 /// What agents are tested on.
+///
+/// ```
+/// let tests = prudence::TestSettings { episodes: 100, first: 0, sampled: false };
+/// assert_eq!(tests, prudence::TestSettings::default());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestSettings {
     /// Test episodes per seed.
@@ -22,16 +27,30 @@ pub struct TestSettings {
     pub sampled: bool,
 }
 
+impl Default for TestSettings {
+    fn default() -> Self {
+        Self { episodes: 100, first: 0, sampled: false }
+    }
+}
+
 /// Tests start here by default: neither those along the way of a training nor those of a report.
 const FIRST: u64 = 1 << 40;
 
 /// Tests the agents in a folder, each from the last round that has it, on the task's rule.
-pub fn evaluate(
-    task: &Task,
-    dir: &Path,
-    settings: TestSettings,
-    session: &Session,
-) -> Result<Vec<AlgoResult>, Error> {
+///
+/// ```
+/// use prudence::{Session, Task, TestSettings};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let small = ["run.seeds=1", "collect.steps=200", "train.steps=200", "train.random_steps=100", "train.test_episodes=2"];
+/// let task = Task::named("navigation")?.with(&small)?.with(&["run.algo=[\"sac\"]", "agent.hidden=[8,8]"])?;
+/// let (run, session) = (dir.path().join("run"), Session::new(1)?);
+/// prudence::train(&task, None, &[], &run, &session)?;
+/// let results = prudence::evaluate(&task, &run, TestSettings { episodes: 5, ..TestSettings::default() }, &session)?;
+/// assert_eq!((results[0].algo.as_str(), results[0].episodes), ("sac", 5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn evaluate(task: &Task, dir: &Path, settings: TestSettings, session: &Session) -> Result<Vec<AlgoResult>, Error> {
     let (folder, _) = RunFolder::open(dir)?;
     let agents = folder.agents()?;
     let bar = session.progress().begin("testing", agents.len() as u64);

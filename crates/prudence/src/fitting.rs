@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use prudence_data::files::{read_limited, write_atomic};
+use prudence_data::files::{create_dir, read_limited, write_atomic};
 use prudence_data::{Dataset, Episode, Store};
 use prudence_nn::Cpu;
 use prudence_safety::quality::predictions;
@@ -12,11 +12,17 @@ use prudence_safety::{Quality, SafetyModel, Scorer};
 use serde::{Deserialize, Serialize};
 
 use crate::error::InFile as _;
-use crate::folder::{create_dir, model_file, quality_file};
+use crate::folder::{model_file, quality_file};
 use crate::session::Session;
 use crate::{Error, Task};
 
 /// What is known of a fitted model.
+///
+/// ```
+/// fn report(fitted: &prudence::Fitted) {
+///     println!("right on {:.1} % of {} held-out episodes", 100.0 * fitted.held_out.accuracy, fitted.held_out.episodes);
+/// }
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fitted {
     /// Labelled episodes, held-out ones included.
@@ -31,6 +37,20 @@ pub struct Fitted {
 
 /// Fits a safety model on the labelled episodes of these stores and writes it, with its quality, into the folder `out`; if
 /// both are there already, reads them.
+///
+/// ```
+/// use prudence::{Labeller, Session, Task};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let small = ["run.seeds=1", "collect.steps=200", "train.steps=200", "train.random_steps=100", "train.test_episodes=2"];
+/// let task = Task::named("navigation")?.with(&small)?.with(&["safety.steps=20", "rule=\"distance > 8\""])?;
+/// let (episodes, session) = (dir.path().join("episodes"), Session::new(1)?);
+/// let collected = prudence::collect(&task, &episodes, &session)?;
+/// prudence::label(&episodes, &Labeller::of(&task))?;
+/// let (model, fitted) = prudence::fit(&task, &collected.stores, &dir.path().join("model"), 0, &session)?;
+/// assert_eq!((model.memory_width(), fitted.data_episodes), (17, 10));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn fit(
     task: &Task,
     stores: &[PathBuf],
@@ -86,6 +106,11 @@ pub fn fit(
 }
 
 /// Reads a safety model: the file, or the folder that a fit wrote.
+///
+/// ```no_run
+/// let model = prudence::load_model(std::path::Path::new("model"))?;
+/// # Ok::<(), prudence::Error>(())
+/// ```
 pub fn load_model(path: &Path) -> Result<SafetyModel, Error> {
     let file = if path.is_dir() { model_file(path) } else { path.to_path_buf() };
     SafetyModel::from_bytes(&read_limited(&file, 1 << 30)?).in_file(&file)

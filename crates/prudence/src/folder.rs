@@ -12,13 +12,19 @@
 use std::path::{Path, PathBuf};
 
 use prudence_agent::records::Record;
-use prudence_data::files::{create_fresh_dir, read_json_lines, read_limited, write_atomic};
+use prudence_data::files::{self, create_fresh_dir, read_json_lines, read_limited, write_atomic};
 use prudence_safety::SafetyModel;
 use serde::{Deserialize, Serialize};
 
 use crate::{Algorithm, Error, Task};
 
 /// The command that made a folder, so that `resume` can continue it.
+///
+/// ```no_run
+/// let (_, invocation) = prudence::RunFolder::open(std::path::Path::new("runs/navigation-1"))?;
+/// assert_eq!(invocation, prudence::Invocation::Run);
+/// # Ok::<(), prudence::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Invocation {
@@ -36,6 +42,16 @@ pub enum Invocation {
 }
 
 /// The folder of a run, a collection or a training.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use prudence::{Algorithm, RunFolder};
+///
+/// let run = RunFolder::at(Path::new("runs/navigation-1"));
+/// assert_eq!(run.report(), Path::new("runs/navigation-1/report.html"));
+/// assert_eq!(run.agent(2, Algorithm::SafesacH, 0).dir, Path::new("runs/navigation-1/round-2/safesac-h/seed-0"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFolder {
     root: PathBuf,
@@ -144,7 +160,7 @@ impl RunFolder {
     /// Writes a round's safety model.
     pub(crate) fn write_model(&self, round: usize, model: &SafetyModel) -> Result<(), Error> {
         let folder = self.safety(round);
-        create_dir(&folder)?;
+        files::create_dir(&folder)?;
         Ok(write_atomic(&model_file(&folder), &model.to_bytes()?)?)
     }
 
@@ -172,10 +188,8 @@ impl RunFolder {
             let place = |round: usize| self.round(round).join(algorithm.name());
             let Some(round) = (0..rounds).rev().find(|round| place(*round).is_dir()) else { continue };
             let place = place(round);
-            let mut seeds: Vec<u64> = std::fs::read_dir(&place)
-                .map_err(Error::io(&place, "list"))?
-                .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("seed-")?.parse().ok())
-                .collect();
+            let seed = |path: &PathBuf| path.file_name()?.to_str()?.strip_prefix("seed-")?.parse().ok();
+            let mut seeds: Vec<u64> = files::list(&place)?.iter().filter_map(seed).collect();
             seeds.sort_unstable();
             found.extend(seeds.into_iter().map(|seed| self.agent(round, algorithm, seed)));
         }
@@ -193,13 +207,16 @@ pub(crate) fn quality_file(folder: &Path) -> PathBuf {
     folder.join("quality.json")
 }
 
-/// Makes a folder and those above it.
-pub(crate) fn create_dir(path: &Path) -> Result<(), Error> {
-    #[expect(clippy::disallowed_methods, reason = "this is the room where run folders are made")]
-    std::fs::create_dir_all(path).map_err(Error::io(path, "create"))
-}
-
 /// The folder of one agent in a run.
+///
+/// ```no_run
+/// let folder = std::path::Path::new("runs/navigation-1/round-2/safesac-h/seed-0");
+/// let (_, agent) = prudence::AgentFolder::open(folder)?;
+/// for record in agent.records()? {
+///     println!("{} steps: return {:.1}, {:.0} % safe", record.step, record.return_mean, 100.0 * record.safe_share);
+/// }
+/// # Ok::<(), prudence::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentFolder {
     /// Its algorithm.

@@ -43,6 +43,11 @@ impl Labeller {
 }
 
 /// What was labelled.
+///
+/// ```
+/// let labelled = prudence::Labelled { episodes: 10, safe: 4, labels: 40 };
+/// println!("{} of {} episodes are safe", labelled.safe, labelled.episodes);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Labelled {
     /// Episodes that got a label.
@@ -71,7 +76,10 @@ pub fn label(dir: &Path, labeller: &Labeller) -> Result<Labelled, Error> {
     let stores = stores(&[dir.to_owned()])?;
     let mut total = Labelled::default();
     if let (Labeller::Table(table), 2..) = (labeller, stores.len()) {
-        return Err(Error::content(table, format!("{} holds {} stores; name one of them", dir.display(), stores.len())));
+        return Err(Error::content(
+            table,
+            format!("{} holds {} stores; name one of them", dir.display(), stores.len()),
+        ));
     }
     for path in &stores {
         let store = Store::open(path)?;

@@ -25,6 +25,7 @@
 //! assert_eq!(Store::open(&collected.stores[0])?.steps(), 200);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod agent;
 pub mod bench;
@@ -68,8 +69,8 @@ pub use prudence_agent::{AgentSettings, Algorithm, Error as AgentError, Multipli
 pub use prudence_core::{SettingError, random};
 pub use prudence_data::{Episode, Error as DataError, Label, LabelLog, Rule, RuleError, Schema, Store, files};
 pub use prudence_env::{
-    BareEngine, BoxSpace, Drawable, Env, Error as EnvError, Limb, MakeEnv, Scene, Settable, Snapshots, Spec, Step, Zone,
-    conformance,
+    BareEngine, BoxSpace, Drawable, Env, Error as EnvError, Limb, MakeEnv, Scene, Settable, Snapshots, Spec, Step,
+    Zone, conformance,
 };
 pub use prudence_report::records::{AlgoResult, Evaluation};
 pub use prudence_safety::{Error as SafetyError, FitSettings, Quality, SafetyModel};

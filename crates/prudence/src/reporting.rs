@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use prudence_data::files::{read_limited, write_atomic};
+use prudence_data::files::{create_dir, read_limited, write_atomic};
 use prudence_nn::Cpu;
 use prudence_report::figure::{self, Curve, Figure, Label, MultiplierCurve, Path as DrawnPath};
 use prudence_report::html::Report;
 use prudence_report::records::{AlgoResult, Evaluation, ModelQuality, Round, SeedResult};
 use prudence_safety::{Quality, Scorer};
 
-use crate::folder::{RunFolder, create_dir};
+use crate::folder::RunFolder;
 use crate::run::{Outcome, RoundResult, Tested};
 use crate::{Algorithm, Error, Task, TestEpisode};
 
@@ -91,6 +91,12 @@ fn safety_model(round: &RoundResult) -> ModelQuality {
 }
 
 /// A figure of training curves.
+///
+/// ```no_run
+/// let figure = prudence::plot(&["runs/navigation-1".into()], prudence::CurveKind::Multiplier)?;
+/// println!("{}", figure.svg);
+/// # Ok::<(), prudence::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CurveKind {
     /// Return and safe share over steps.

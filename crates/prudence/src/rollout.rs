@@ -13,6 +13,19 @@ use crate::folder::AgentFolder;
 use crate::{Error, Task};
 
 /// An episode in progress.
+///
+/// ```
+/// use prudence::{Rollout, Task};
+///
+/// let task = Task::named("navigation")?;
+/// let mut rollout = Rollout::with_actions(&task, vec![vec![1.0, 1.0]; 20], 7, None)?;
+/// let mut total = 0.0;
+/// while let Some(step) = rollout.step()? {
+///     total += step.step.reward;
+/// }
+/// assert!(total < 0.0);
+/// # Ok::<(), prudence::Error>(())
+/// ```
 pub struct Rollout {
     actor: Actor,
     judge: Judge,
@@ -25,6 +38,17 @@ enum Actor {
 }
 
 /// What one step gave.
+///
+/// ```
+/// use prudence::{Rollout, Task};
+///
+/// let task = Task::named("navigation")?;
+/// let mut rollout = Rollout::with_actions(&task, vec![vec![0.0, 0.0]], 7, None)?;
+/// let step = rollout.step()?.expect("one action was given");
+/// assert_eq!((step.t, step.signals.len()), (1, task.spec().signals.len()));
+/// assert!(step.safe);
+/// # Ok::<(), prudence::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RolloutStep {
     /// The number of the step, from 1.
@@ -45,12 +69,7 @@ pub struct RolloutStep {
 
 impl Rollout {
     /// The task's environment, started by a seed or put into a state, with these actions to be taken.
-    pub fn with_actions(
-        task: &Task,
-        actions: Vec<Vec<f64>>,
-        seed: u64,
-        state: Option<&Value>,
-    ) -> Result<Self, Error> {
+    pub fn with_actions(task: &Task, actions: Vec<Vec<f64>>, seed: u64, state: Option<&Value>) -> Result<Self, Error> {
         let mut env = task.make_env()?;
         let mut observation = vec![0.0; task.spec().observation.dim()];
         env.reset(seed, &mut observation)?;

@@ -52,6 +52,18 @@ pub(crate) struct Outcome {
 }
 
 /// Does everything in a new folder: collects, labels, fits, trains, in rounds; then tests and reports.
+///
+/// ```no_run
+/// use prudence::{RunFolder, Session, Task};
+///
+/// let task = Task::named("navigation")?;
+/// let dir = RunFolder::next_free(task.name());
+/// let evaluation = prudence::run(&task, &dir, &Session::new(0)?)?;
+/// for result in &evaluation.results {
+///     println!("{}: {} of {} test episodes are safe", result.algo, result.safe, result.episodes);
+/// }
+/// # Ok::<(), prudence::Error>(())
+/// ```
 pub fn run(task: &Task, dir: &Path, session: &Session) -> Result<Evaluation, Error> {
     task.check_warm_up("collect.steps", task.settings().collect.steps)?;
     let (folder, task) = RunFolder::create(dir, task, &Invocation::Run, None)?;
@@ -59,6 +71,18 @@ pub fn run(task: &Task, dir: &Path, session: &Session) -> Result<Evaluation, Err
 }
 
 /// What a folder's command came to.
+///
+/// ```no_run
+/// use prudence::{Resumed, Session, Task};
+///
+/// let dir = std::path::Path::new("runs/navigation-1");
+/// match prudence::resume(&Task::open(dir)?, dir, &Session::new(0)?)? {
+///     Resumed::Run(evaluation) => println!("{} algorithms were tested", evaluation.results.len()),
+///     Resumed::Collect(collected) => println!("{} episodes were collected", collected.episodes),
+///     Resumed::Train(agents) => println!("{} agents were trained", agents.len()),
+/// }
+/// # Ok::<(), prudence::Error>(())
+/// ```
 #[derive(Debug)]
 pub enum Resumed {
     /// A run.

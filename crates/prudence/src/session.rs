@@ -6,6 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::Error;
 
 /// Hears how work is going. Everything has an empty default.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// struct Lines;
+///
+/// impl prudence::Progress for Lines {
+///     fn say(&self, line: &str) {
+///         eprintln!("{line}");
+///     }
+/// }
+///
+/// let session = prudence::Session::new(1)?.with_progress(Arc::new(Lines));
+/// # Ok::<(), prudence::Error>(())
+/// ```
 pub trait Progress: Send + Sync {
     /// A piece of work of `total` steps begins.
     fn begin(&self, label: &str, total: u64) -> Box<dyn Bar> {
@@ -20,6 +35,16 @@ pub trait Progress: Send + Sync {
 }
 
 /// Hears how far a piece of work is; it is over when the bar is dropped.
+///
+/// ```
+/// struct Percent(u64);
+///
+/// impl prudence::Bar for Percent {
+///     fn set(&self, position: u64) {
+///         eprintln!("{} %", 100 * position / self.0.max(1));
+///     }
+/// }
+/// ```
 pub trait Bar: Send + Sync {
     /// Steps done so far.
     fn set(&self, position: u64) {
@@ -33,6 +58,11 @@ pub trait Bar: Send + Sync {
 }
 
 /// Hears nothing.
+///
+/// ```
+/// let session = prudence::Session::new(1)?.with_progress(std::sync::Arc::new(prudence::Silent)); // as it is by default
+/// # Ok::<(), prudence::Error>(())
+/// ```
 pub struct Silent;
 
 impl Progress for Silent {}

@@ -17,6 +17,15 @@ use crate::environment::EnvSettings;
 use crate::{Error, tasks};
 
 /// A task and all its settings, resolved: what a task file holds, and a run's `config.toml`.
+///
+/// ```
+/// use prudence::{Task, TaskSettings};
+///
+/// let settings = TaskSettings::resolve("navigation", &[], &["agent.batch=64".into()])?;
+/// assert_eq!(settings.agent.batch, 64);
+/// let task = Task::new(settings)?; // values are checked here
+/// # Ok::<(), prudence::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskSettings {
@@ -57,6 +66,10 @@ pub struct TaskSettings {
 }
 
 /// Section `[run]`.
+///
+/// ```
+/// assert!(prudence::RunSettings::default().rounds == 2);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunSettings {
@@ -79,6 +92,10 @@ impl Default for RunSettings {
 }
 
 /// Section `[collect]`.
+///
+/// ```
+/// assert!(prudence::CollectSettings::default().steps == 1_000_000);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CollectSettings {
@@ -93,6 +110,10 @@ impl Default for CollectSettings {
 }
 
 /// Section `[label]`.
+///
+/// ```
+/// assert!(prudence::LabelSettings::default().extra_starts == 3);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabelSettings {
@@ -207,9 +228,8 @@ fn one_line(error: &toml::de::Error) -> String {
 /// `section.key=value` into the table; a value that is not TOML is taken as text.
 fn apply(table: &mut Table, set: &str) -> Result<(), Error> {
     let refuse = |problem: String| Error::Unreadable { origin: format!("setting {set}"), problem };
-    let (path, text) = set
-        .split_once('=')
-        .ok_or_else(|| refuse("expected section.key=value, such as train.steps=1000".to_owned()))?;
+    let (path, text) =
+        set.split_once('=').ok_or_else(|| refuse("expected section.key=value, such as train.steps=1000".to_owned()))?;
     let value = format!("v = {text}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
     let value = value.unwrap_or_else(|| Value::String(text.into()));
     let mut keys: Vec<&str> = path.trim().split('.').collect();

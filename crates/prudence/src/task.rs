@@ -117,11 +117,7 @@ impl Task {
     /// The same task with single settings changed, each `section.key=value`.
     pub fn with(self, sets: &[impl AsRef<str>]) -> Result<Self, Error> {
         let settings = self.settings.with(sets)?;
-        if settings.env == self.settings.env {
-            Self::build(settings, self.env)
-        } else {
-            Self::new(settings)
-        }
+        if settings.env == self.settings.env { Self::build(settings, self.env) } else { Self::new(settings) }
     }
 
     /// The task of a run's folder.
@@ -172,8 +168,7 @@ impl Task {
         let random = self.settings.train.random_steps;
         let horizon = self.spec.horizon as u64; // an episode that begins with random actions ends with them
         let learns = random.div_ceil(horizon).saturating_mul(horizon) < steps;
-        let expected =
-            format!("must be below {key} = {steps} by an episode ({horizon} steps), or nothing is learned");
+        let expected = format!("must be below {key} = {steps} by an episode ({horizon} steps), or nothing is learned");
         Ok(SettingError::unless(learns, "train.random_steps", &random, &expected)?)
     }
 }

@@ -11,13 +11,13 @@ use prudence_agent::records::{Record, Timing};
 use prudence_agent::replay::Stored;
 use prudence_core::clock::{Stopwatch, unix_seconds};
 use prudence_core::random::subseed;
-use prudence_data::files::{append_json_lines, read_json_lines, read_limited, write_atomic};
+use prudence_data::files::{self, append_json_lines, read_limited, write_atomic};
 use prudence_data::{Episode, Schema, Store};
 use prudence_nn::{Cpu, Device};
 use prudence_safety::{SafetyModel, Scorer};
 
 use crate::agent::Agent;
-use crate::folder::{AgentFolder, create_dir};
+use crate::folder::AgentFolder;
 use crate::session::{Bar, Session};
 use crate::tensorboard::EventFile;
 use crate::{Algorithm, Error, Task, checkpoint};
@@ -40,7 +40,8 @@ impl Data {
     pub(crate) fn new(task: &Task, episodes: &[Episode], model: Option<Arc<SafetyModel>>) -> Result<Self, Error> {
         let device = Cpu::new();
         let floor = task.settings().agent.score_floor;
-        let scorer = model.as_ref().map(|model| Scorer::new(&device, std::slice::from_ref(model), floor)).transpose()?;
+        let scorer =
+            model.as_ref().map(|model| Scorer::new(&device, std::slice::from_ref(model), floor)).transpose()?;
         let stored = Arc::new(Stored::new(&device, &task.scaling(), scorer.as_ref(), episodes)?);
         let mut hash = blake3::Hasher::new();
         for episode in episodes {
@@ -173,7 +174,7 @@ impl OpenRun {
         hash: String,
         bar: Box<dyn Bar>,
     ) -> Result<Self, Error> {
-        create_dir(&folder.dir)?;
+        files::create_dir(&folder.dir)?;
         let (store, records) = if folder.checkpoint().exists() {
             let sizes = population.tensor_sizes();
             let (state, records) = checkpoint::load(population.networks(), &sizes, &hash, &folder.checkpoint())?;
@@ -184,9 +185,7 @@ impl OpenRun {
             (store, records)
         } else {
             // Nothing was saved: whatever is here is from a run that died before its first checkpoint.
-            if episodes.exists() {
-                std::fs::remove_dir_all(episodes).map_err(Error::io(episodes, "remove"))?;
-            }
+            files::remove(episodes)?;
             (Store::create(episodes, schema(population, task))?, 0)
         };
         for path in [folder.metrics(), folder.timing()] {
@@ -194,7 +193,8 @@ impl OpenRun {
         }
         let counters = population.counters(agent);
         let last_step = if records == 0 { 0 } else { counters.step };
-        let events = EventFile::open_append(&folder.events(), last_step).map_err(Error::io(&folder.events(), "open"))?;
+        let events =
+            EventFile::open_append(&folder.events(), last_step).map_err(Error::io(&folder.events(), "open"))?;
         bar.set(counters.step);
         Ok(Self {
             last: (0.0, counters.step, counters.update),
@@ -307,13 +307,14 @@ impl OpenRun {
 /// Cuts a file of records back to those that the checkpoint knows of.
 fn keep_lines(path: &Path, lines: usize) -> Result<(), Error> {
     let bytes = if path.exists() { read_limited(path, 1 << 30)? } else { Vec::new() };
-    let all = read_json_lines::<serde_json::Value>(path, 1 << 30)?.len();
-    if all < lines {
-        let problem = format!("{all} records, but the checkpoint was made after {lines}");
-        return Err(Error::content(path, problem));
+    let whole: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).collect();
+    match whole.get(..lines) {
+        Some(kept) => Ok(write_atomic(path, &kept.concat())?),
+        None => {
+            let problem = format!("{} records, but the checkpoint was made after {lines}", whole.len());
+            Err(Error::content(path, problem))
+        }
     }
-    let kept: usize = bytes.split_inclusive(|byte| *byte == b'\n').take(lines).map(<[u8]>::len).sum();
-    Ok(write_atomic(path, &bytes[..kept])?)
 }
 
 fn schema<D: Device>(population: &Population<D>, task: &str) -> Schema {

@@ -1,4 +1,4 @@
-//! Draws every figure and a report from made-up data, for people who work on figures.
+//! Draws every figure and a report from synthetic data, for people who work on the figures.
 //!
 //!     cargo run -p prudence-report --example gallery -- /tmp/gallery
 
@@ -12,10 +12,10 @@ use prudence_report::figure::{self, Curve, MultiplierCurve, Path};
 use prudence_report::html::Report;
 use prudence_report::records::{AlgoResult, Evaluation, ModelQuality, Reference, Round, SeedResult};
 use prudence_safety::Quality;
-use rand_chacha::rand_core::Rng as _;
+use rand_core::Rng as _;
 
 const ALGOS: [&str; 4] = ["sac", "safesac-h", "safesac-noh", "safesac-nonlb"];
-/// Per algorithm: last return, last safe share.
+/// The final return and the final safe share of each algorithm.
 const ENDS: [(f64, f64); 4] = [(-51.6, 0.03), (-67.0, 0.955), (-76.5, 0.86), (-70.4, 0.915)];
 
 const START: [f64; 2] = [1.0, 1.0];
@@ -26,7 +26,7 @@ fn uniform(random: &mut Stream) -> f64 {
     (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Close enough to a normal variate for a picture.
+/// An approximately normal number.
 fn noise(random: &mut Stream) -> f64 {
     (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0
 }
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         config: "task = \"navigation\"\nseeds = 10\nrounds = 2\n\n[agent]\nhidden = [64, 64]\nbatch = 64\ntarget = 0.9\n",
         commands: &["prudence run navigation --algo all --seeds 10 --rounds 2".to_owned()],
         version: env!("CARGO_PKG_VERSION"),
-        notes: &["These numbers are made up; the gallery shows what a report looks like.".to_owned()],
+        notes: &["These numbers are synthetic; the gallery shows what a report looks like.".to_owned()],
     };
     write(&folder.join("report.html"), &report.to_html())?;
     Ok(())
@@ -152,7 +152,7 @@ fn multipliers() -> Vec<MultiplierCurve> {
     (1..4).map(curve).collect()
 }
 
-/// Predictions of a model that is right in the way that `trust` says: 1 is calibrated, less is overconfident.
+/// Predictions of a model that is calibrated if `trust` is 1 and overconfident if it is less.
 fn predictions(count: u64, safe: f64, trust: f64) -> Vec<(f64, bool)> {
     let mut random = stream(count, "predictions", 0);
     let one = |_| {
@@ -164,7 +164,7 @@ fn predictions(count: u64, safe: f64, trust: f64) -> Vec<(f64, bool)> {
     (0..count).map(one).collect()
 }
 
-/// Episodes through the real scene: half a circle's bend away from the straight way, a step of 0.9 at a time.
+/// Episodes in a scene with one zone: paths that bend away from the straight line to the goal, in steps of about 0.9.
 fn groups() -> Vec<(String, Vec<Path>)> {
     let path = |bend: f64, index: u64| {
         let mut random = stream(index, "path", (10.0 * bend) as u64);

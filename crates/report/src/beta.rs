@@ -1,11 +1,12 @@
-//! The beta distribution, as far as exact binomial intervals need it: the regularised incomplete beta function and its
-//! inverse.
+//! The part of the beta distribution that exact binomial intervals need: the regularised incomplete beta function and
+//! its inverse.
 //!
-//! Our own code, because a statistics crate for one function is a large dependency; checked against SciPy below.
+//! It is implemented here because a statistics crate would be a large dependency for one function. The tests compare it
+//! with SciPy.
 
 /// The `x` at which the Beta(`a`, `b`) distribution function reaches `p`.
 ///
-/// By bisection: slower than Newton, but it cannot fail, and a report needs a few hundred of these at most.
+/// Uses bisection, which is slower than Newton's method but cannot fail; a report needs a few hundred of these at most.
 pub(crate) fn quantile(p: f64, a: f64, b: f64) -> f64 {
     let (mut low, mut high) = (0.0f64, 1.0f64);
     for _ in 0..100 {
@@ -31,7 +32,7 @@ fn regularised(x: f64, a: f64, b: f64) -> f64 {
         return 1.0;
     }
     let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p()).exp();
-    // The continued fraction converges fast on its own side of the mean; the other side is its mirror image.
+    // The continued fraction converges quickly on one side of the mean; the other side follows by symmetry.
     if x < (a + 1.0) / (a + b + 2.0) {
         front * continued_fraction(x, a, b) / a
     } else {
@@ -46,7 +47,7 @@ fn continued_fraction(x: f64, a: f64, b: f64) -> f64 {
     let mut c = 1.0;
     let mut d = 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0));
     let mut result = d;
-    // About sqrt(max(a, b)) terms are needed: this suffices far beyond a million episodes.
+    // About sqrt(max(a, b)) terms are needed, so this suffices for far more than a million episodes.
     for m in 1..20_000 {
         let m = f64::from(m);
         let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
@@ -86,7 +87,7 @@ fn ln_gamma(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// scipy 1.17.1: `scipy.special.gammaln`, `betainc`, `betaincinv`.
+    /// Values of `scipy.special.gammaln`, `betainc` and `betaincinv` (SciPy 1.17.1).
     #[test]
     fn agrees_with_scipy() {
         for (x, expected) in [
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_the_unit_interval() {
+    fn the_distribution_function_is_0_and_1_at_the_ends() {
         assert_eq!(regularised(0.0, 2.0, 3.0), 0.0);
         assert_eq!(regularised(1.0, 2.0, 3.0), 1.0);
     }

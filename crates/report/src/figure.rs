@@ -1,11 +1,12 @@
-//! Figures: one file each, all drawn by a small SVG writer of our own.
+//! Figures: one file each, all drawn with a small SVG writer.
 //!
-//! `plotters` was tried first and looked at. It rounds coordinates to whole pixels, so smooth curves come out as stairs;
-//! without fonts it cannot measure text, so outer tick labels were cut off; and it offers neither error bars by area, nor
-//! groups, nor descriptions for screen readers. What these figures need of SVG is some two hundred lines, so `svg` and
-//! `axes` are ours, and the output is the same bytes on every machine.
+//! The `plotters` crate was tried first. It rounds coordinates to whole pixels, so smooth curves become jagged; without
+//! fonts it cannot measure text, so outer tick labels were cut off; and it has no markers scaled by area, no groups and
+//! no descriptions for screen readers. These figures need about two hundred lines of SVG code, in `svg` and `axes`, and
+//! the output has the same bytes on every machine.
 //!
-//! Colours are Okabe and Ito's, which colour-blind readers can tell apart; one algorithm has one look everywhere.
+//! The colours are Okabe and Ito's, which colour-blind readers can distinguish. An algorithm has the same look
+//! everywhere.
 
 mod axes;
 mod learning_curves;
@@ -29,45 +30,45 @@ pub(crate) use svg::{escape, number as short_number};
 
 use svg::{Svg, text_width};
 
-/// A finished picture with what a reader needs to understand it.
+/// A finished picture with its title and caption.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// A short name, fit for a file's stem.
+    /// A short name, suitable as a file name without extension.
     pub name: &'static str,
-    /// The heading.
+    /// The heading above the figure.
     pub title: &'static str,
-    /// How to read it.
+    /// An explanation of how to read the figure.
     pub caption: String,
-    /// The picture: a complete SVG document that may also stand inside HTML.
+    /// The picture: a complete SVG document that can also be embedded in HTML.
     pub svg: String,
 }
 
 /// The width of every figure, in pixels.
 const WIDTH: f64 = 720.0;
-/// Text and axes.
+/// The colour of text and axes.
 const INK: &str = "#1b1f24";
-/// Tick labels and other text of the second rank.
+/// The colour of tick labels and other secondary text.
 const SOFT: &str = "#57606a";
-/// Grid lines.
+/// The colour of grid lines.
 const GRID: &str = "#e4e7eb";
 
-/// How an algorithm or another series is drawn; the dashes tell lines apart in grey print.
+/// How an algorithm or another series is drawn; the dashes distinguish lines in greyscale print.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Look {
     colour: &'static str,
     dash: &'static str,
 }
 
-/// Whose curve it is.
+/// The label of a curve.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Label {
-    /// The algorithm's name.
+    /// The name of the algorithm, such as `safesac-h`.
     pub algorithm: String,
-    /// The run it is from, where a figure shows several; empty otherwise.
+    /// The run, if a figure shows several; otherwise empty.
     pub run: String,
 }
 
-/// Of the only run.
+/// A label for a figure with only one run.
 impl From<&str> for Label {
     fn from(algorithm: &str) -> Self {
         Self { algorithm: algorithm.to_owned(), run: String::new() }
@@ -83,7 +84,7 @@ impl Label {
     }
 }
 
-/// The looks of curves: an algorithm has its colour, and where there are several runs each run has its dashes.
+/// The looks of curves: each algorithm has a colour, and if there are several runs, each run has a dash pattern.
 fn looks_of<'a>(labels: impl Iterator<Item = &'a Label> + Clone) -> Vec<Look> {
     const DASHES: [&str; 5] = ["", "7 3", "2 2", "9 3 2 3", "12 5"];
     let mut runs: Vec<&str> = labels.clone().map(|label| label.run.as_str()).collect();
@@ -96,7 +97,8 @@ fn looks_of<'a>(labels: impl Iterator<Item = &'a Label> + Clone) -> Vec<Look> {
     labels.zip(looks).map(dashed).collect()
 }
 
-/// The looks of all series of a figure. The four algorithms always have theirs, others take what is left in turn.
+/// The looks of all series of a figure. The four algorithms have fixed looks; other series get the remaining ones in
+/// turn.
 fn looks<'a>(labels: impl IntoIterator<Item = &'a str>) -> Vec<Look> {
     const OTHERS: [&str; 4] = ["#E69F00", "#56B4E9", "#7F7F7F", "#000000"];
     let mut others = OTHERS.iter().cycle();
@@ -115,7 +117,7 @@ fn looks<'a>(labels: impl IntoIterator<Item = &'a str>) -> Vec<Look> {
     looks.into_iter().map(|(_, look)| look).collect()
 }
 
-/// An algorithm's name as the paper writes it; other labels as they are.
+/// The name of an algorithm as in the paper; other labels are unchanged.
 pub fn display_name(label: &str) -> &str {
     match label {
         "sac" => "SAC",
@@ -126,12 +128,12 @@ pub fn display_name(label: &str) -> &str {
     }
 }
 
-/// The colour of an algorithm on its own, for tables.
+/// The colour of an algorithm, for tables.
 pub(crate) fn colour(label: &str) -> &'static str {
     looks([label])[0].colour
 }
 
-/// What stands before a legend's text.
+/// The symbol before the text of a legend entry.
 enum Key {
     Line(Look),
     Target,
@@ -142,8 +144,8 @@ enum Key {
     Area { fill: &'static str, stroke: &'static str },
 }
 
-/// Writes a legend from the left edge at height `top`, in as many rows as it needs, and returns where it ends. It stands
-/// above the panels, where it can cover no data.
+/// Draws a legend at height `top`, in as many rows as it needs, and returns the height at which it ends. It is above
+/// the panels, so it cannot cover data.
 fn legend(svg: &mut Svg, left: f64, top: f64, entries: &[(Key, String)]) -> f64 {
     const ROW: f64 = 20.0;
     let (mut x, mut y) = (left, top + 8.0);
@@ -173,7 +175,7 @@ fn legend(svg: &mut Svg, left: f64, top: f64, entries: &[(Key, String)]) -> f64 
     if entries.is_empty() { top } else { y + 12.0 }
 }
 
-/// The target line: black and dashed wherever it appears.
+/// The style of target lines: black and dashed.
 const TARGET: &str = r##"stroke="#000" stroke-width="1.2" stroke-dasharray="5 4""##;
 
 /// The attributes of a line of this look.
@@ -182,7 +184,7 @@ fn stroke(look: Look, width: f64) -> String {
     format!(r#"fill="none" stroke="{}" stroke-width="{width}" stroke-linejoin="round"{dash}"#, look.colour)
 }
 
-/// "target 90 %".
+/// The label of target lines, such as "target 90 %".
 fn target_label(target: f64) -> String {
     format!("target {}\u{a0}%", svg::number(100.0 * target))
 }
@@ -192,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_algorithm_has_one_look_whatever_stands_beside_it() {
+    fn an_algorithm_has_the_same_look_beside_any_others() {
         let alone = looks(["safesac-h"])[0];
         assert_eq!(looks(["other", "sac", "safesac-h"])[2], alone);
         let all = looks(["sac", "safesac-h", "safesac-noh", "safesac-nonlb", "a", "b", "a"]);
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn several_runs_differ_by_their_dashes_and_algorithms_by_their_colours() {
+    fn runs_differ_by_dashes_and_algorithms_by_colours() {
         let label = |algorithm: &str, run: &str| Label { algorithm: algorithm.into(), run: run.into() };
         let labels = [label("sac", "a"), label("safesac-noh", "a"), label("sac", "b"), label("safesac-noh", "b")];
         let looks = looks_of(labels.iter());
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_legend_wraps_inside_the_figure() {
+    fn a_long_legend_wraps_within_the_figure() {
         let mut svg = Svg::new();
         let entries: Vec<_> = (0..12).map(|i| (Key::Dot(INK), format!("algorithm number {i}"))).collect();
         let end = legend(&mut svg, 10.0, 0.0, &entries);

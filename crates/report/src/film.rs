@@ -1,16 +1,16 @@
-//! An episode to look at: a GIF that moves, or a sheet of its frames as PNG. Drawn by us from limbs; no window, no GPU.
+//! Renders an episode from its limbs, without a window or GPU: as an animated GIF, or as a PNG sheet of frames.
 
 use prudence_core::{Limb, Scene, Zone};
 use tiny_skia::{Color, FillRule, LineCap, Paint, PathBuilder, Pixmap, Rect, Stroke, Transform};
 
-/// Pixels of a frame.
+/// The width and height of a frame, in pixels.
 const SIZE: [u32; 2] = [480, 270];
-/// Frames of a GIF at most, and how long each is shown, in hundredths of a second.
-const MOST_FRAMES: usize = 250;
+/// The maximum number of frames in a GIF, and the duration of each, in hundredths of a second.
+const MAX_FRAMES: usize = 250;
 const DELAY: u16 = 4;
-/// Frames on a sheet, across and down.
+/// The number of frames on a sheet, across and down.
 const SHEET: [usize; 2] = [3, 4];
-/// A side view shows so many metres across, with the ground this far above the lower edge.
+/// The width of a side view and the height of the ground above its lower edge, in metres.
 const METRES: f64 = 4.8;
 const GROUND: f64 = 0.25;
 
@@ -18,20 +18,20 @@ type Rgb = [u8; 3];
 const PAPER: Rgb = [255, 255, 255];
 const TILES: [Rgb; 2] = [[208, 213, 219], [178, 185, 193]];
 const ZONE: Rgb = [250, 220, 205];
-/// While the rule is kept, and once it is broken: the colours of SafeSAC-H and SAC in the figures.
+/// The colours while the rule is kept and once it is violated, which are those of SafeSAC-H and SAC in the figures.
 const KEPT: Rgb = [0, 114, 178];
 const BROKEN: Rgb = [213, 94, 0];
 
-/// The body at one step.
+/// The pose of the body at one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pose {
-    /// What to draw; the first limb is the one that a side view follows.
+    /// The limbs to draw; a side view follows the first one.
     pub limbs: Vec<Limb>,
-    /// Whether the rule was kept up to here.
+    /// Whether the rule has been kept so far.
     pub safe: bool,
 }
 
-/// What an encoder has to say.
+/// An empty episode, or an error of an encoder.
 #[derive(Debug, thiserror::Error)]
 #[error("the picture cannot be written: {0}")]
 pub struct Error(String);
@@ -42,12 +42,12 @@ impl Error {
     }
 }
 
-/// The k-th of n poses at even distances, the first and the last among them.
+/// The index of the k-th of n evenly spaced poses, which include the first and the last.
 fn spread(poses: usize, k: usize, n: usize) -> usize {
     k * poses.saturating_sub(1) / n.saturating_sub(1).max(1)
 }
 
-/// A GIF of the episode, in the plane of the scene or from the side.
+/// Renders an episode as a GIF, in the plane of the scene or, without one, from the side.
 pub fn gif(poses: &[Pose], scene: Option<&Scene>) -> Result<Vec<u8>, Error> {
     let palette = palette();
     let nearest = nearest(&palette);
@@ -55,7 +55,7 @@ pub fn gif(poses: &[Pose], scene: Option<&Scene>) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     let mut encoder = gif::Encoder::new(&mut bytes, width, height, &palette.concat()).map_err(Error::of)?;
     encoder.set_repeat(gif::Repeat::Infinite).map_err(Error::of)?;
-    let frames = poses.len().min(MOST_FRAMES);
+    let frames = poses.len().min(MAX_FRAMES);
     for k in 0..frames {
         let frame = draw(poses, spread(poses.len(), k, frames), scene)?;
         let buffer: Vec<u8> = frame.pixels().iter().map(|p| nearest[cell([p.red(), p.green(), p.blue()])]).collect();
@@ -66,7 +66,7 @@ pub fn gif(poses: &[Pose], scene: Option<&Scene>) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// A PNG with frames at even distances, row after row.
+/// Renders evenly spaced frames of an episode as a PNG, row by row.
 pub fn sheet(poses: &[Pose], scene: Option<&Scene>) -> Result<Vec<u8>, Error> {
     const GAP: u32 = 4;
     let [columns, rows] = SHEET.map(|n| n as u32);
@@ -82,17 +82,18 @@ pub fn sheet(poses: &[Pose], scene: Option<&Scene>) -> Result<Vec<u8>, Error> {
 }
 
 fn blank([width, height]: [u32; 2], rgb: Rgb) -> Result<Pixmap, Error> {
-    let mut pixmap = Pixmap::new(width, height).ok_or_else(|| Error(format!("no room for {width} x {height}")))?;
+    let mut pixmap =
+        Pixmap::new(width, height).ok_or_else(|| Error(format!("not enough memory for {width} x {height} pixels")))?;
     pixmap.fill(colour(rgb));
     Ok(pixmap)
 }
 
-/// One frame.
+/// Draws one frame.
 fn draw(poses: &[Pose], at: usize, scene: Option<&Scene>) -> Result<Pixmap, Error> {
     let pose = poses.get(at).ok_or_else(|| Error("the episode is empty".to_owned()))?;
     let mut frame = blank(SIZE, PAPER)?;
     let [width, height] = SIZE.map(f64::from);
-    // A point of the world goes to (left + scale x, bottom - scale y).
+    // The point (x, y) of the world is at (left + scale x, bottom - scale y) in the frame.
     let (scale, left, bottom) = match scene {
         Some(Scene { bounds: [west, east, south, north], .. }) => {
             let scale = (width / (east - west)).min(height / (north - south));
@@ -137,7 +138,7 @@ fn draw(poses: &[Pose], at: usize, scene: Option<&Scene>) -> Result<Pixmap, Erro
         capsule(&mut frame, ends, scale * limb.radius + 1.0, PAPER);
         capsule(&mut frame, ends, scale * limb.radius, ink);
     }
-    // How far the episode has come.
+    // A bar at the bottom shows the progress of the episode.
     let done = width * (at + 1) as f64 / poses.len() as f64;
     rectangle(&mut frame, [0.0, height - 5.0], [done, height], ink);
     Ok(frame)
@@ -171,9 +172,10 @@ fn capsule(frame: &mut Pixmap, [from, to]: [[f64; 2]; 2], radius: f64, rgb: Rgb)
 fn line(frame: &mut Pixmap, points: impl IntoIterator<Item = [f64; 2]>, width: f64, rgb: Rgb) {
     let mut path = PathBuilder::new();
     for [x, y] in points {
-        match path.is_empty() {
-            true => path.move_to(x as f32, y as f32),
-            false => path.line_to(x as f32, y as f32),
+        if path.is_empty() {
+            path.move_to(x as f32, y as f32);
+        } else {
+            path.line_to(x as f32, y as f32);
         }
     }
     let stroke = Stroke { width: width as f32, line_cap: LineCap::Round, ..Stroke::default() };
@@ -182,7 +184,7 @@ fn line(frame: &mut Pixmap, points: impl IntoIterator<Item = [f64; 2]>, width: f
     }
 }
 
-/// All mixtures of two of the colours: what smooth edges need.
+/// All mixtures of two of the colours, which antialiased edges need.
 fn palette() -> Vec<Rgb> {
     const INKS: [Rgb; 6] = [PAPER, TILES[0], TILES[1], ZONE, KEPT, BROKEN];
     let pairs = (0..INKS.len()).flat_map(|a| (0..a).map(move |b| (INKS[a], INKS[b])));
@@ -195,12 +197,12 @@ fn palette() -> Vec<Rgb> {
     palette
 }
 
-/// A colour's place among 32 x 32 x 32.
+/// The index of a colour's cell in a grid of 32 x 32 x 32.
 fn cell([r, g, b]: Rgb) -> usize {
     usize::from(r >> 3) << 10 | usize::from(g >> 3) << 5 | usize::from(b >> 3)
 }
 
-/// The palette's nearest colour for each cell.
+/// The index of the nearest colour in the palette, for each cell.
 fn nearest(palette: &[Rgb]) -> Vec<u8> {
     let distance = |a: Rgb, b: Rgb| -> i32 { (0..3).map(|i| (i32::from(a[i]) - i32::from(b[i])).pow(2)).sum() };
     let find = |cell: usize| {
@@ -217,13 +219,13 @@ mod tests {
     fn walk(steps: usize) -> Vec<Pose> {
         let pose = |t: usize| Pose {
             limbs: vec![Limb { ends: [[t as f64, 0.5], [t as f64, 1.0]], radius: 0.1 }],
-            safe: t + 1 < steps, // broken by the last step
+            safe: t + 1 < steps, // violated by the last step
         };
         (0..steps).map(pose).collect()
     }
 
     #[test]
-    fn a_gif_has_the_frames_and_the_colours() {
+    fn a_gif_has_the_expected_frames_and_colours() {
         assert!(palette().len() <= 256);
         let bytes = gif(&walk(600), None).unwrap();
         let mut options = gif::DecodeOptions::new();
@@ -234,13 +236,13 @@ mod tests {
             let at = 4 * (170 * SIZE[0] as usize + SIZE[0] as usize / 2);
             middles.push([frame.buffer[at], frame.buffer[at + 1], frame.buffer[at + 2]]);
         }
-        assert_eq!(middles.len(), MOST_FRAMES);
+        assert_eq!(middles.len(), MAX_FRAMES);
         let like = |a: Rgb, b: Rgb| a.iter().zip(b).all(|(a, b)| a.abs_diff(b) <= 8);
-        assert!(like(middles[0], KEPT) && like(middles[MOST_FRAMES - 1], BROKEN), "{middles:?}");
+        assert!(like(middles[0], KEPT) && like(middles[MAX_FRAMES - 1], BROKEN), "{middles:?}");
     }
 
     #[test]
-    fn the_ground_reaches_from_edge_to_edge() {
+    fn the_ground_extends_from_edge_to_edge() {
         for x in [0.0, 0.3, 0.5, 0.99, -7.6] {
             let pose = Pose { limbs: vec![Limb { ends: [[x, 0.5], [x, 1.0]], radius: 0.1 }], safe: true };
             let frame = draw(&[pose], 0, None).unwrap();
@@ -252,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn a_sheet_is_a_png_of_its_size() {
+    fn a_sheet_is_a_png_of_the_expected_size() {
         let sheet = Pixmap::decode_png(&sheet(&walk(5), None).unwrap()).unwrap();
         assert_eq!([sheet.width(), sheet.height()], [1448, 1092]);
     }
 
     #[test]
-    fn a_scene_shows_its_zones_and_odd_input_breaks_nothing() {
+    fn a_scene_shows_its_zones_and_unusual_input_does_not_panic() {
         let zones = vec![Zone::Rectangle([6.0, 10.0, 0.0, 10.0]), Zone::Disc([2.0, 2.0], 1.0)];
         let scene = Scene { bounds: [0.0, 10.0, 0.0, 10.0], zones, ..Scene::default() };
         let disc = |x: f64| Pose { limbs: vec![Limb { ends: [[x, 5.0]; 2], radius: 0.2 }], safe: true };

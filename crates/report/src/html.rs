@@ -1,7 +1,6 @@
-//! The report: one HTML page that needs nothing beside it. No script, no link, pictures inline.
+//! The report: a self-contained HTML page without scripts or links, with inline pictures.
 //!
-//! Every text that comes from outside is escaped on its way in; only the figures' SVG, which this crate wrote itself, is
-//! taken as it is.
+//! All text from outside is escaped; only the SVG of the figures, which this crate generates, is inserted unchanged.
 
 mod tables;
 mod words;
@@ -17,25 +16,25 @@ use words::escape;
 
 const STYLE: &str = include_str!("html/style.css");
 
-/// What a report tells.
+/// The content of a report.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
-    /// The numbers.
+    /// The numbers of the run.
     pub evaluation: &'a Evaluation,
-    /// The pictures, in the order they appear.
+    /// The figures, in order of appearance.
     pub figures: &'a [Figure],
-    /// The resolved `config.toml`.
+    /// The text of the resolved `config.toml`.
     pub config: &'a str,
-    /// Commands that make the same run again.
+    /// Commands that reproduce the run.
     pub commands: &'a [String],
-    /// The version of prudence that made the run.
+    /// The version of prudence that produced the run.
     pub version: &'a str,
-    /// What a reader should know before trusting the numbers: warnings, deviations.
+    /// What a reader should know before trusting the numbers, such as warnings and deviations.
     pub notes: &'a [String],
 }
 
 impl Report<'_> {
-    /// The page.
+    /// Renders the report as an HTML page.
     pub fn to_html(&self) -> String {
         let task = escape(&self.evaluation.task);
         let mut page = format!(
@@ -56,7 +55,7 @@ impl Report<'_> {
         section(&mut page, "Rounds", &tables::rounds(self.evaluation));
         section(&mut page, "The safety model", &tables::safety_model(self.evaluation));
         section(&mut page, "Settings", &self.settings());
-        section(&mut page, "How to repeat it", &self.repeat());
+        section(&mut page, "How to reproduce it", &self.repeat());
         page.push_str("</main>\n</body>\n</html>\n");
         page
     }
@@ -95,13 +94,13 @@ impl Report<'_> {
         let commands: String = self.commands.iter().map(|command| escape(command) + "\n").collect();
         let commands = if commands.is_empty() { commands } else { format!("<pre><code>{commands}</code></pre>\n") };
         format!(
-            "{commands}<p>Made by prudence {version}. Same version, same settings, same seeds: the same numbers, whatever the \
-             number of threads.</p>\n"
+            "{commands}<p>Produced by prudence {version}. The same version, settings and seeds give the same numbers, \
+             regardless of the number of threads.</p>\n"
         )
     }
 }
 
-/// A section with its heading; nothing where there is nothing to say.
+/// Appends a section with its heading, unless it has no content.
 fn section(page: &mut String, heading: &str, content: &str) {
     if !content.is_empty() {
         let _ = write!(page, "<section>\n<h2>{heading}</h2>\n{content}</section>\n");
@@ -148,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_task_name_is_inert() {
+    fn a_malicious_task_name_is_escaped() {
         let html = page(&evaluation("<script>alert('x')</script>", &[&[1.0]]));
         assert!(!html.contains("<script") && html.contains("&lt;script&gt;"));
     }
 
     #[test]
-    fn all_given_text_is_there_and_escaped() {
+    fn all_given_text_appears_escaped() {
         let html = page(&evaluation("navigation", &[&[1.0, 2.0], &[3.0, 4.0]]));
         for text in [
             "standing &lt;still&gt;",
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_stands_alone() {
+    fn the_page_is_self_contained() {
         let html = page(&evaluation("navigation", &[&[1.0]]));
         let outside = html.replace("http://www.w3.org/2000/svg", "");
         for link in ["http:", "https:", "<link", "<script", "@import", "url(", " src="] {
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_not_break_it() {
+    fn unusual_input_is_rendered_without_nan() {
         let mut bare = evaluation("t", &[]);
         bare.results.clear();
         bare.rounds.clear();
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_without_content_are_left_out() {
+    fn sections_without_content_are_omitted() {
         let evaluation = evaluation("t", &[&[1.0]]);
         let report =
             Report { evaluation: &evaluation, figures: &[], config: "", commands: &[], version: "0.1.0", notes: &[] };

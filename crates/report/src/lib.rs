@@ -1,8 +1,9 @@
-//! Statistics, figures and the HTML report: reads records, returns text, writes nothing.
+//! Statistics, figures and the HTML report. This crate takes records and returns text; it does not read or write files.
 //!
-//! The tour, in the order data flows: test episodes become [`records`] (what `evaluation.json` holds) by way of
-//! [`statistics`]; [`figure`] draws records and curves as SVG; [`html`] puts all of it on one page. [`film`] draws an
-//! episode that moves. The same input gives the same bytes.
+//! A tour in the order in which data flows: [`statistics`] turn test episodes into [`records`], the content of
+//! `evaluation.json`; [`figure`] draws records and curves as SVG; [`html`] combines everything on one page. [`film`]
+//! renders an episode as an animation. The same input gives the same bytes.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod beta;
 pub mod figure;

@@ -1,31 +1,31 @@
-//! What a run leaves behind for reading: the shape of `evaluation.json` and of `run --json`.
+//! The results of a run, in the format of `evaluation.json` and of the JSON output.
 //!
-//! The keys are a promise to scripts; new ones may be added, old ones keep their name and meaning. A number without a value
-//! (a return that diverged, an accuracy over no episodes) is NaN here and `null` in JSON.
+//! Scripts rely on the keys: new ones may be added, but existing ones keep their names and meanings. A number without a
+//! value (a return that diverged, an accuracy over no episodes) is NaN here and `null` in JSON.
 
 use prudence_safety::Quality;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::statistics::{bootstrap_iqm, bootstrap_mean, clopper_pearson, interquartile_mean, mean, sample_sd};
 
-/// The seed of every bootstrap: a report is the same each time it is made.
+/// The seed of all bootstraps, fixed so that a report is always the same.
 const BOOTSTRAP_SEED: u64 = 0;
 
-/// Everything a run found out about one task.
+/// All results of a run on one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// The task's name.
+    /// The name of the task.
     pub task: String,
     /// The share of episodes that should be safe (the paper's d).
     pub target: f64,
-    /// How well the safety model tells safe from unsafe.
+    /// How well the safety model distinguishes safe from unsafe episodes.
     pub safety_model: ModelQuality,
-    /// One entry an algorithm, judged by the true rule.
+    /// The results by the true rule, one entry per algorithm.
     pub results: Vec<AlgoResult>,
-    /// One entry a round and algorithm, in order.
+    /// The rounds, one entry per round and algorithm, in order.
     #[serde(default)]
     pub rounds: Vec<Round>,
-    /// What the results can be held against.
+    /// Policies to compare the results with.
     #[serde(default)]
     pub references: Vec<Reference>,
 }
@@ -35,52 +35,52 @@ pub struct Evaluation {
 pub struct AlgoResult {
     /// `sac`, `safesac-h`, `safesac-noh` or `safesac-nonlb`.
     pub algo: String,
-    /// How many seeds were trained.
+    /// The number of seeds that were trained.
     pub seeds: usize,
-    /// Test episodes over all seeds.
+    /// The number of test episodes of all seeds.
     pub episodes: u64,
-    /// How many of them kept the true rule.
+    /// How many of these episodes kept the true rule.
     pub safe: u64,
     /// `safe / episodes`.
     #[serde(deserialize_with = "number")]
     pub safe_share: f64,
-    /// The share's two-sided 95 % Clopper-Pearson interval, episodes pooled.
+    /// The two-sided 95 % Clopper-Pearson interval of the share, with all episodes pooled.
     pub interval: [f64; 2],
-    /// The 95 % bootstrap interval of the mean over the seeds' shares; of no width where there is one seed.
+    /// The 95 % bootstrap interval of the mean of the seeds' shares; it has no width if there is only one seed.
     #[serde(deserialize_with = "pair")]
     pub seed_interval: [f64; 2],
     /// The mean return over all episodes.
     #[serde(deserialize_with = "number")]
     pub return_mean: f64,
-    /// The sample standard deviation of the seeds' mean returns; 0 where there is one seed.
+    /// The sample standard deviation of the seeds' mean returns; 0 if there is only one seed.
     #[serde(deserialize_with = "number")]
     pub return_sd: f64,
     /// The interquartile mean of the seeds' mean returns.
     #[serde(deserialize_with = "number")]
     pub return_iqm: f64,
-    /// Its 95 % bootstrap interval over seeds.
+    /// The 95 % bootstrap interval of the interquartile mean, over seeds.
     #[serde(deserialize_with = "pair")]
     pub return_iqm_interval: [f64; 2],
-    /// Environment steps each seed was trained for.
+    /// The number of environment steps for which each seed was trained.
     pub steps: u64,
-    /// Share of the test episodes' steps at which the rule held: the paper's second metric.
+    /// The share of steps in test episodes at which the rule held, which is the paper's second metric.
     #[serde(default)]
     pub steps_kept: Option<f64>,
-    /// Safe share of as many episodes with actions drawn from the policy instead of its mode.
+    /// The safe share of the same number of episodes in which actions are sampled from the policy.
     #[serde(default)]
     pub sampled_safe_share: Option<f64>,
-    /// Their mean return.
+    /// The mean return of these sampled episodes.
     #[serde(default)]
     pub sampled_return_mean: Option<f64>,
-    /// The same, seed by seed.
+    /// The results of each seed.
     #[serde(default)]
     pub per_seed: Vec<SeedSummary>,
 }
 
-/// The test episodes of one seed, as they came.
+/// The test episodes of one seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeedResult {
-    /// The seed.
+    /// The seed that the agent was trained with.
     pub seed: u64,
     /// The return of each episode.
     pub returns: Vec<f64>,
@@ -88,19 +88,19 @@ pub struct SeedResult {
     pub safe: Vec<bool>,
 }
 
-/// The test episodes of one seed in numbers.
+/// The statistics of the test episodes of one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeedSummary {
-    /// The seed.
+    /// The seed that the agent was trained with.
     pub seed: u64,
-    /// Its test episodes.
+    /// The number of test episodes.
     pub episodes: u64,
-    /// How many of them kept the true rule.
+    /// How many of these episodes kept the true rule.
     pub safe: u64,
     /// `safe / episodes`.
     #[serde(deserialize_with = "number")]
     pub safe_share: f64,
-    /// The share's two-sided 95 % Clopper-Pearson interval.
+    /// The two-sided 95 % Clopper-Pearson interval of the share.
     pub interval: [f64; 2],
     /// The mean return.
     #[serde(deserialize_with = "number")]
@@ -123,7 +123,7 @@ impl SeedResult {
 }
 
 impl AlgoResult {
-    /// Computes the statistics of `algo`, trained for `steps` environment steps a seed.
+    /// Computes the statistics of `algo`, trained for `steps` environment steps per seed.
     pub fn from_seeds(algo: &str, steps: u64, per_seed: &[SeedResult]) -> Self {
         let summaries: Vec<SeedSummary> = per_seed.iter().map(SeedResult::summary).collect();
         let episodes = summaries.iter().map(|seed| seed.episodes).sum();
@@ -152,19 +152,19 @@ impl AlgoResult {
     }
 }
 
-/// What the safety model was fitted on and how it judges.
+/// The data that the safety model was fitted on, and its quality.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelQuality {
-    /// On held-out episodes of the data.
+    /// The quality on held-out episodes of the data.
     #[serde(flatten)]
     pub held_out: Quality,
-    /// On the episodes of the agents that were trained against it.
+    /// The quality on the episodes of the agents that were trained with the model.
     #[serde(default)]
     pub own: Option<Quality>,
-    /// Labelled episodes in the data, held-out ones included.
+    /// The number of labelled episodes in the data, including held-out ones.
     #[serde(default)]
     pub data_episodes: u64,
-    /// Labelled sub-trajectories made of them.
+    /// The number of labelled segments in these episodes.
     #[serde(default)]
     pub data_segments: u64,
 }
@@ -174,16 +174,16 @@ pub struct ModelQuality {
 pub struct Round {
     /// The round, from 0.
     pub round: usize,
-    /// The algorithm.
+    /// The name of the algorithm.
     pub algo: String,
-    /// Test episodes over all seeds.
+    /// The number of test episodes of all seeds.
     pub episodes: u64,
-    /// How many of them kept the true rule.
+    /// How many of these episodes kept the true rule.
     pub safe: u64,
     /// `safe / episodes`.
     #[serde(deserialize_with = "number")]
     pub safe_share: f64,
-    /// The share's two-sided 95 % Clopper-Pearson interval.
+    /// The two-sided 95 % Clopper-Pearson interval of the share.
     pub interval: [f64; 2],
     /// The mean return over all episodes.
     #[serde(deserialize_with = "number")]
@@ -191,16 +191,17 @@ pub struct Round {
     /// The sample standard deviation of the seeds' mean returns.
     #[serde(deserialize_with = "number")]
     pub return_sd: f64,
-    /// The round's safety model on held-out episodes.
+    /// The accuracy of the round's safety model on held-out episodes.
     #[serde(deserialize_with = "number")]
     pub accuracy: f64,
-    /// The round's safety model on this algorithm's own test episodes.
+    /// The accuracy of the round's safety model on the algorithm's own test episodes.
     #[serde(deserialize_with = "number")]
     pub own_accuracy: f64,
 }
 
 impl Round {
-    /// The record of `result` in `round`, whose safety model has these accuracies (held-out, and on the agent's own episodes).
+    /// Creates the record of `result` in `round`, whose safety model has these accuracies on held-out episodes and on
+    /// the agents' own.
     pub fn new(round: usize, result: &AlgoResult, accuracy: f64, own_accuracy: f64) -> Self {
         Self {
             round,
@@ -217,15 +218,15 @@ impl Round {
     }
 }
 
-/// A policy that was not learned here, for comparison.
+/// A policy for comparison that was not trained in the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reference {
-    /// What it is, in words.
+    /// A description of the policy.
     pub name: String,
-    /// Its mean return.
+    /// The mean return of the policy.
     #[serde(deserialize_with = "number")]
     pub return_mean: f64,
-    /// The share of its episodes that is safe.
+    /// The share of safe episodes.
     #[serde(deserialize_with = "number")]
     pub safe_share: f64,
 }
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn mean_is_over_episodes_and_deviation_over_seeds() {
+    fn the_mean_is_over_episodes_and_the_deviation_over_seeds() {
         let seeds = [seed(0, &[1.0, 2.0, 3.0], &[true, true, false]), seed(1, &[10.0], &[true])];
         let result = AlgoResult::from_seeds("safesac-h", 500, &seeds);
         assert_eq!((result.seeds, result.episodes, result.safe, result.steps), (2, 4, 3, 500));
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn evaluation_survives_json_even_with_nan() {
+    fn an_evaluation_with_nan_round_trips_through_json() {
         let diverged = AlgoResult::from_seeds("sac", 10, &[seed(0, &[f64::NAN], &[false]), seed(1, &[1.0], &[true])]);
         let nothing = AlgoResult::from_seeds("safesac-h", 10, &[]);
         let text = serde_json::to_string(&evaluation(vec![diverged, nothing])).unwrap();
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_evaluation_is_read() {
+    fn an_evaluation_with_only_required_keys_is_read() {
         let text = r#"{"task":"hvac","target":0.9,"results":[],
             "safety_model":{"accuracy":0.98,"balanced_accuracy":0.9,"episodes":100}}"#;
         let read: Evaluation = serde_json::from_str(text).unwrap();
@@ -321,7 +322,7 @@ mod tests {
         let verdicts = [(0.9, true), (0.2, true), (0.1, false), (0.3, false), (0.6, false), (f64::NAN, false)];
         let judged = quality(&verdicts);
         assert_eq!(judged.safe_called_unsafe, 0.5);
-        assert_eq!(judged.unsafe_called_safe, 0.5, "NaN is never right");
+        assert_eq!(judged.unsafe_called_safe, 0.5, "NaN counts as an error");
         assert_eq!(judged.balanced_accuracy, 0.5);
         assert_eq!(judged.accuracy, 0.5);
         assert!(quality(&[]).accuracy.is_nan());

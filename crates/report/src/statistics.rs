@@ -1,28 +1,28 @@
-//! The statistics of a report: exact intervals for shares, and intervals over seeds by the bootstrap.
+//! The statistics of a report: exact intervals for shares, and bootstrap intervals over seeds.
 //!
-//! A share of episodes carries a Clopper-Pearson interval, which never promises too much, however few the episodes. It
-//! treats episodes as independent; episodes of one seed share a policy, so an interval over seeds stands beside it. All
-//! intervals are 95 % ones. What has no value (the mean of nothing, the spread of one number) is NaN, never a guess.
+//! A share of episodes has a Clopper-Pearson interval, which is conservative for any number of episodes. It treats
+//! episodes as independent, but episodes of one seed share a policy, so there is also an interval over seeds. All
+//! intervals are 95 % intervals. A number without a value (the mean of nothing, the deviation of one number) is NaN.
 
 use prudence_core::random::{Stream, stream};
 use rand_core::Rng as _;
 
 use crate::beta;
 
-/// How many times the bootstrap draws.
+/// The number of bootstrap resamples.
 const RESAMPLES: usize = 2_000;
 
-/// The two-sided 95 % Clopper-Pearson interval for a share, `[0, 1]` where nothing was tried.
+/// The two-sided 95 % Clopper-Pearson interval for a share; `[0, 1]` if there were no trials.
 pub fn clopper_pearson(successes: u64, trials: u64) -> [f64; 2] {
     [lower_limit(successes, trials, 0.025), 1.0 - lower_limit(trials.saturating_sub(successes), trials, 0.025)]
 }
 
-/// The one-sided 95 % lower bound for a share: what "at least this share" can be claimed of.
+/// The one-sided 95 % lower Clopper-Pearson bound for a share.
 pub fn clopper_pearson_lower(successes: u64, trials: u64) -> f64 {
     lower_limit(successes, trials, 0.05)
 }
 
-/// The share under which `successes` or more would come up with probability `tail`.
+/// The share at which `successes` or more would occur with probability `tail`.
 fn lower_limit(successes: u64, trials: u64, tail: f64) -> f64 {
     let successes = successes.min(trials);
     if successes == 0 {
@@ -31,12 +31,12 @@ fn lower_limit(successes: u64, trials: u64, tail: f64) -> f64 {
     beta::quantile(tail, successes as f64, (trials - successes) as f64 + 1.0)
 }
 
-/// The arithmetic mean.
+/// The arithmetic mean; NaN for an empty slice.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The sample standard deviation (divisor n - 1).
+/// The sample standard deviation (divisor n - 1); NaN for fewer than two values.
 pub fn sample_sd(values: &[f64]) -> f64 {
     if values.len() < 2 {
         return f64::NAN;
@@ -46,10 +46,10 @@ pub fn sample_sd(values: &[f64]) -> f64 {
     (squares / (values.len() - 1) as f64).sqrt()
 }
 
-/// The interquartile mean: the mean of the middle half, as rliable uses it (Agarwal et al., 2021).
+/// The interquartile mean, which is the mean of the middle half, as in rliable (Agarwal et al., 2021).
 ///
-/// Where a quarter of the values is not a whole number, the values at the edge count in part, so that few seeds do not
-/// make it jump; with a multiple of four it is the 25 % trimmed mean.
+/// If the number of values is not a multiple of four, the values at the edges count in part, which makes it smoother
+/// for few seeds; otherwise it is the 25 % trimmed mean.
 pub fn interquartile_mean(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     iqm_sorting(&mut sorted)
@@ -68,15 +68,14 @@ fn iqm_sorting(values: &mut [f64]) -> f64 {
     sum / (high - low)
 }
 
-/// The interquartile mean's 95 % interval by the stratified percentile bootstrap.
+/// The 95 % interval of the interquartile mean by the stratified percentile bootstrap.
 ///
-/// Every stratum (a task) holds one value a seed and is resampled on its own, so that no resample mixes tasks; one task is
-/// one stratum.
+/// Each stratum (a task) has one value per seed and is resampled separately, so that no resample mixes tasks.
 pub fn bootstrap_iqm(strata: &[Vec<f64>], seed: u64) -> [f64; 2] {
     bootstrap(strata, seed, iqm_sorting)
 }
 
-/// The mean's 95 % interval by the percentile bootstrap over the values, one a seed.
+/// The 95 % interval of the mean by the percentile bootstrap over the values, one per seed.
 pub fn bootstrap_mean(values: &[f64], seed: u64) -> [f64; 2] {
     bootstrap(&[values], seed, |sample| mean(sample))
 }
@@ -100,12 +99,12 @@ fn bootstrap<S: AsRef<[f64]>>(strata: &[S], seed: u64, statistic: impl Fn(&mut [
     [percentile(&results, 0.025), percentile(&results, 0.975)]
 }
 
-/// A uniform index below `n`.
+/// Draws a uniform index below `n`.
 fn below(n: usize, random: &mut Stream) -> usize {
     ((u128::from(random.next_u64()) * n as u128) >> 64) as usize
 }
 
-/// Linear interpolation between the sorted values, NumPy's default.
+/// A percentile by linear interpolation between the sorted values, as by default in NumPy.
 fn percentile(sorted: &[f64], p: f64) -> f64 {
     let place = p * (sorted.len() - 1) as f64;
     let below = place.floor() as usize;
@@ -118,7 +117,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// scipy 1.17.1: `binomtest(k, n).proportion_ci(0.95, "exact")`, and with `alternative="greater"` the lower bound.
+    /// Values of `binomtest(k, n).proportion_ci(0.95, "exact")`, the lower bound with `alternative="greater"` (SciPy
+    /// 1.17.1).
     #[test]
     fn clopper_pearson_agrees_with_scipy() {
         for (successes, trials, low, high, one_sided) in [
@@ -142,19 +142,19 @@ mod tests {
     }
 
     #[test]
-    fn nine_hundred_sixteen_of_a_thousand_show_ninety_percent() {
+    fn at_least_916_of_1000_are_needed_to_show_90_percent() {
         assert!(clopper_pearson_lower(916, 1000) >= 0.9);
         assert!(clopper_pearson_lower(915, 1000) < 0.9);
     }
 
     #[test]
-    fn nothing_tried_leaves_everything_open() {
+    fn without_trials_the_interval_is_everything() {
         assert_eq!(clopper_pearson(0, 0), [0.0, 1.0]);
         assert_eq!(clopper_pearson_lower(0, 0), 0.0);
     }
 
     #[test]
-    fn mean_and_deviation() {
+    fn mean_and_deviation_have_known_values() {
         let values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0];
         assert_eq!(mean(&values), 3.875);
         assert!((sample_sd(&values) - 2.748_376_143_938_713).abs() < 1e-14);
@@ -166,7 +166,7 @@ mod tests {
     fn interquartile_mean_is_the_trimmed_mean_with_fractional_edges() {
         // scipy.stats.trim_mean(x, 0.25)
         assert_eq!(interquartile_mean(&[3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]), 3.5);
-        // Three values: the middle one whole, a quarter of each neighbour.
+        // Three values: the middle one counts fully, each neighbour by a quarter.
         assert!((interquartile_mean(&[0.0, 2.0, 7.0]) - (0.25 * 0.0 + 2.0 + 0.25 * 7.0) / 1.5).abs() < 1e-15);
         assert_eq!(interquartile_mean(&[4.0]), 4.0);
         assert!(interquartile_mean(&[]).is_nan());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn bootstrap_is_repeatable_and_close_to_the_normal_interval() {
+    fn the_bootstrap_is_reproducible_and_close_to_the_normal_interval() {
         let values: Vec<f64> = (0..200).map(|i| f64::from(i % 20)).collect();
         let [low, high] = bootstrap_mean(&values, 7);
         assert_eq!([low, high], bootstrap_mean(&values, 7));
@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn strata_are_resampled_apart() {
-        // Two tasks a thousand apart, without spread inside: mixing them would widen the interval.
+    fn strata_are_resampled_separately() {
+        // Two tasks that differ by 1000, each without variance: mixing them would widen the interval.
         let tasks = [vec![0.0; 4], vec![1000.0; 4]];
         assert_eq!(bootstrap_iqm(&tasks, 1), [500.0, 500.0]);
     }
 
     #[test]
-    fn bootstrap_of_nothing_one_and_nan() {
+    fn the_bootstrap_handles_no_values_one_value_and_nan() {
         assert!(bootstrap_mean(&[], 0)[0].is_nan());
         assert_eq!(bootstrap_mean(&[0.5], 0), [0.5, 0.5]);
         assert!(bootstrap_iqm(&[vec![1.0, f64::NAN, f64::NAN]], 0)[1].is_nan());
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn interval_contains_the_share(trials in 1u64..5_000, part in 0.0f64..=1.0) {
+        fn the_interval_contains_the_share(trials in 1u64..5_000, part in 0.0f64..=1.0) {
             let successes = (part * trials as f64).round() as u64;
             let share = successes as f64 / trials as f64;
             let [low, high] = clopper_pearson(successes, trials);

@@ -1,9 +1,9 @@
-//! Panels: a rectangle of the figure with a scale in each direction, a quiet grid, round ticks.
+//! Panels: rectangles of a figure with a scale in each direction, a light grid and ticks at round numbers.
 
 use super::svg::Svg;
 use super::{GRID, INK, SOFT};
 
-/// A plotting area. `x` and `y` are the ranges of the data it shows; the larger y is at the top.
+/// A plotting area. `x` and `y` are the ranges of the data; y increases upwards.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panel {
     pub(crate) left: f64,
@@ -23,7 +23,7 @@ impl Panel {
         self.top + self.height
     }
 
-    /// Where a point of the data lies in the figure.
+    /// The position of a data point in the figure.
     pub(crate) fn at(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         [
             self.left + self.width * (x - self.x[0]) / (self.x[1] - self.x[0]),
@@ -31,12 +31,12 @@ impl Panel {
         ]
     }
 
-    /// The panel's name, above its left edge: horizontal text reads better than a turned axis label.
+    /// Writes the title above the left edge; horizontal text is easier to read than a rotated axis label.
     pub(crate) fn title(&self, svg: &mut Svg, title: &str) {
         svg.text([self.left, self.top - 9.0], title, &format!(r#"font-weight="600" fill="{INK}""#));
     }
 
-    /// Grid lines and labels for these ticks of the y axis.
+    /// Draws grid lines and labels for these ticks of the y axis.
     pub(crate) fn y_axis(&self, svg: &mut Svg, ticks: &[f64]) {
         for (tick, label) in ticks.iter().zip(tick_labels(ticks)) {
             let [_, y] = self.at([self.x[0], *tick]);
@@ -45,7 +45,7 @@ impl Panel {
         }
     }
 
-    /// The x axis with its ticks; labels and the axis' name stand below where `name` is given.
+    /// Draws the x axis with its ticks, and below it tick labels and the name of the axis if `name` is given.
     pub(crate) fn x_axis(&self, svg: &mut Svg, ticks: &[f64], name: Option<&str>) {
         let bottom = self.bottom();
         svg.line([self.left, bottom], [self.right(), bottom], &format!(r#"stroke="{INK}""#));
@@ -62,20 +62,20 @@ impl Panel {
         }
     }
 
-    /// Says that there is nothing to see, where there is not.
+    /// Writes "no data" in the middle of the panel.
     pub(crate) fn no_data(&self, svg: &mut Svg) {
         let middle = [self.left + 0.5 * self.width, self.top + 0.5 * self.height + 4.0];
         svg.text(middle, "no data", &format!(r#"text-anchor="middle" font-style="italic" fill="{SOFT}""#));
     }
 
-    /// Draws inside the panel only, with `margin` pixels of grace for markers on the edge.
+    /// Clips what `inside` draws to the panel, plus `margin` pixels for markers on the edge.
     pub(crate) fn clipped(&self, svg: &mut Svg, margin: f64, inside: impl FnOnce(&mut Svg)) {
         let size = [self.width + 2.0 * margin, self.height + 2.0 * margin];
         svg.clipped([self.left - margin, self.top - margin], size, inside);
     }
 }
 
-/// The range of the finite values, widened by a twentieth on both sides; never empty, whatever the values.
+/// The range of the finite values, extended by 5 % on both sides; never empty.
 pub(crate) fn padded_range(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
     let finite = values.into_iter().filter(|value| value.is_finite());
     let [low, high] = finite.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], v| [low.min(v), high.max(v)]);
@@ -86,7 +86,7 @@ pub(crate) fn padded_range(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
     [low - pad, high + pad]
 }
 
-/// Round values inside the range, about `count` of them.
+/// About `count` round numbers inside the range.
 pub(crate) fn ticks([low, high]: [f64; 2], count: usize) -> Vec<f64> {
     let rough = (high - low) / count.max(1) as f64;
     if !rough.is_finite() || rough <= 0.0 {
@@ -99,7 +99,7 @@ pub(crate) fn ticks([low, high]: [f64; 2], count: usize) -> Vec<f64> {
     (0..=(last - first).max(0.0) as usize).map(|i| (first + i as f64) * step).collect()
 }
 
-/// Tick labels in one unit: 0, 20k, 40k; as many decimals as tell them apart.
+/// Tick labels in a common unit, such as 0, 20k, 40k, with enough decimals to distinguish them.
 pub(crate) fn tick_labels(ticks: &[f64]) -> Vec<String> {
     let largest = ticks.iter().fold(0.0f64, |largest, tick| largest.max(tick.abs()));
     let (unit, suffix) = match largest {
@@ -112,14 +112,17 @@ pub(crate) fn tick_labels(ticks: &[f64]) -> Vec<String> {
         ticks.iter().all(|tick| (scaled(tick) - scaled(tick).round()).abs() < 1e-6)
     };
     let decimals = (0..6).find(|decimals| whole(*decimals)).unwrap_or(6) as usize;
-    let label = |tick: &f64| match *tick == 0.0 && !suffix.is_empty() {
-        true => "0".to_owned(),
-        false => minus(&format!("{:.decimals$}", tick / unit)) + suffix,
+    let label = |tick: &f64| {
+        if *tick == 0.0 && !suffix.is_empty() {
+            "0".to_owned()
+        } else {
+            minus(&format!("{:.decimals$}", tick / unit)) + suffix
+        }
     };
     ticks.iter().map(label).collect()
 }
 
-/// Writes the hyphen before a number as the minus sign it is, and drops it before nothing but zeros.
+/// Replaces the hyphen before a number by a minus sign, or removes it if there are only zeros.
 pub(crate) fn minus(number: &str) -> String {
     match number.strip_prefix('-') {
         Some(rest) if rest.chars().all(|c| c == '0' || c == '.') => rest.to_owned(),
@@ -134,7 +137,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ticks_are_round_and_labelled_in_one_unit() {
+    fn ticks_are_round_and_labelled_in_a_common_unit() {
         assert_eq!(ticks([0.0, 100.0], 5), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         assert_eq!(tick_labels(&ticks([0.0, 200_000.0], 5)), ["0", "50k", "100k", "150k", "200k"]);
         assert_eq!(tick_labels(&[0.0, 500_000.0, 1_000_000.0]), ["0", "0.5M", "1.0M"]);

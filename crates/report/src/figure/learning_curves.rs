@@ -1,4 +1,4 @@
-//! The paper's figure: return and share of safe episodes over environment steps.
+//! The figure of the paper: return and share of safe episodes over environment steps.
 
 use super::axes::{Panel, padded_range, ticks};
 use super::series::{Point, draw_band, draw_line, over_common_steps};
@@ -8,13 +8,13 @@ use super::{Figure, Key, Label, Look, TARGET, WIDTH, legend, looks_of, stroke, t
 /// The training records of one algorithm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve {
-    /// Whose it is.
+    /// The algorithm, and the run if there are several.
     pub label: Label,
-    /// For every seed its records: environment step, return, share of safe episodes (0 to 1).
+    /// The records of each seed: environment step, return, share of safe episodes (0 to 1).
     pub seeds: Vec<Vec<(f64, f64, f64)>>,
 }
 
-/// Draws return above and safe share below; `target` is the share wanted, 0 to 1.
+/// Draws the return above and the safe share below; `target` is the required share, 0 to 1.
 pub fn learning_curves(curves: &[Curve], target: f64) -> Figure {
     let looks = looks_of(curves.iter().map(|curve| &curve.label));
     let aggregate = |value: fn(&(f64, f64, f64)) -> f64| -> Vec<Vec<Point>> {
@@ -53,9 +53,9 @@ pub fn learning_curves(curves: &[Curve], target: f64) -> Figure {
         name: "learning-curves",
         title: "Learning curves",
         caption:
-            "Return (above) and share of episodes that keep the hidden rule (below) while training. Lines are means \
-                  over seeds, bands one standard deviation. A good agent is high in both; below the dashed line it is \
-                  not safe enough. The results are those of the policy that was kept, which may be older than the last point."
+            "Return (above) and share of episodes that keep the hidden rule (below) during training. Lines are means \
+                  over seeds; bands are one standard deviation. A good agent is high in both panels; below the dashed line \
+                  it is not safe enough. The results are those of the selected policy, which may be older than the last point."
                 .to_owned(),
         svg: svg.finish(lower.bottom() + 48.0, "Return and share of safe episodes over environment steps"),
     }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_not_break_it() {
+    fn unusual_input_is_drawn_without_nan() {
         let odd = |seeds| vec![Curve { label: "sac".into(), seeds }];
         for curves in [
             vec![],

@@ -1,20 +1,20 @@
-//! The multiplier over environment steps: whether the dual problem settles or runs away.
+//! The multiplier over environment steps, which shows whether the dual problem converges or diverges.
 
 use super::axes::{Panel, padded_range, ticks};
 use super::series::{draw_line, over_common_steps};
 use super::svg::Svg;
 use super::{Figure, Key, Label, Look, WIDTH, legend, looks_of, stroke};
 
-/// The multiplier of one algorithm while training.
+/// The multiplier of one algorithm during training.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MultiplierCurve {
-    /// Whose it is.
+    /// The algorithm, and the run if there are several.
     pub label: Label,
-    /// For every seed its records: environment step, lambda.
+    /// The records of each seed: environment step, lambda.
     pub seeds: Vec<Vec<(f64, f64)>>,
 }
 
-/// Draws the mean over seeds as a strong line, each seed as a thin one.
+/// Draws the mean over seeds as a thick line and each seed as a thin one.
 pub fn multiplier(curves: &[MultiplierCurve]) -> Figure {
     let looks = looks_of(curves.iter().map(|curve| &curve.label));
     let mut svg = Svg::new();
@@ -50,8 +50,8 @@ pub fn multiplier(curves: &[MultiplierCurve]) -> Figure {
         name: "multiplier",
         title: "The multiplier",
         caption:
-            "How strongly safety weighs against reward while training: strong lines are means over seeds, thin ones \
-                  single seeds. A line that levels off has found its balance; one that keeps rising says that the \
+            "The weight of safety against reward during training. Thick lines are means over seeds, thin lines are \
+                  single seeds. A line that levels off has reached a balance; one that keeps rising shows that the \
                   constraint is not met."
                 .to_owned(),
         svg: svg.finish(panel.bottom() + 48.0, "The multiplier over environment steps"),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_not_break_it() {
+    fn unusual_input_is_drawn_without_nan() {
         for seeds in [vec![], vec![vec![]], vec![vec![(0.0, 0.0)]], vec![vec![(f64::NAN, 1.0), (1.0, f64::NAN)]]] {
             let svg = multiplier(&[MultiplierCurve { label: "x".into(), seeds }]).svg;
             assert!(!svg.contains("NaN"));

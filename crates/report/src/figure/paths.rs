@@ -1,4 +1,4 @@
-//! Paths in the plane, coloured by the blame that the safety model puts on each step.
+//! Paths in the plane, coloured by the blame that the safety model assigns to each step.
 
 use prudence_core::{Scene, Zone};
 
@@ -9,35 +9,35 @@ use super::{Figure, INK, Key, SOFT, WIDTH, display_name, legend};
 /// One episode in the plane.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Path {
-    /// Where the agent was, from the start on.
+    /// The positions of the agent, from the start on.
     pub xy: Vec<[f64; 2]>,
-    /// The blame of each step, -log P(safe); the last one belongs to the step that led to the last place.
+    /// The blame of each step, -log P(safe); the last one belongs to the step that led to the last position.
     pub blame: Vec<f64>,
     /// Whether the episode kept the true rule.
     pub safe: bool,
 }
 
 impl Path {
-    /// The colour level of the step that led to place `k`. Blame is aligned at the end, so that places may include the
-    /// start or not.
+    /// The colour level of the step that led to position `k`. Blame is aligned at the end, so that the positions may or
+    /// may not include the start.
     fn level(&self, k: usize) -> usize {
         let step = (k + self.blame.len()).checked_sub(self.xy.len());
         let blame = step.and_then(|step| self.blame.get(step)).copied().unwrap_or(0.0);
-        ((blame / MOST_BLAME * LEVELS as f64) as usize).min(LEVELS - 1)
+        ((blame / MAX_BLAME * LEVELS as f64) as usize).min(LEVELS - 1)
     }
 }
 
-/// Blame from here on has the last colour: the safety model's floor.
-const MOST_BLAME: f64 = 7.0;
-/// Colours told apart; steps of one colour are drawn together, the most blamed ones last.
+/// Blame from this value on has the last colour. It is the floor of the safety model.
+const MAX_BLAME: f64 = 7.0;
+/// The number of colours. Steps of one colour are drawn together, those with the most blame last.
 const LEVELS: usize = 28;
-/// From a quiet grey-blue over orange to a dark red: ever darker, and not by hue alone.
+/// The colour scale, from light grey-blue through orange to dark red; the lightness decreases along it.
 const COLOURS: [[f64; 3]; 4] = [[165.0, 186.0, 208.0], [244.0, 165.0, 80.0], [214.0, 47.0, 32.0], [110.0, 0.0, 16.0]];
 const SAFE: &str = "#0072B2";
 const UNSAFE: &str = "#000000";
 const ZONE: [&str; 2] = ["#f7e3e1", "#d9a8a3"];
 
-/// Draws one panel for each group (label, episodes), three in a row.
+/// Draws one panel for each group (label, episodes), three per row.
 pub fn paths(scene: &Scene, groups: &[(String, Vec<Path>)]) -> Figure {
     const GAP: f64 = 24.0;
     let [left, right, bottom, top] = scene.bounds;
@@ -46,8 +46,8 @@ pub fn paths(scene: &Scene, groups: &[(String, Vec<Path>)]) -> Figure {
 
     let mut svg = Svg::new();
     let mut entries = vec![
-        (Key::Dot(SAFE), "a safe episode ends".to_owned()),
-        (Key::Cross(UNSAFE), "an unsafe episode ends".to_owned()),
+        (Key::Dot(SAFE), "end of a safe episode".to_owned()),
+        (Key::Cross(UNSAFE), "end of an unsafe episode".to_owned()),
     ];
     if !scene.zones.is_empty() {
         entries.push((Key::Area { fill: ZONE[0], stroke: ZONE[1] }, "zone".to_owned()));
@@ -75,16 +75,16 @@ pub fn paths(scene: &Scene, groups: &[(String, Vec<Path>)]) -> Figure {
     colour_bar(&mut svg, [40.0, below]);
     Figure {
         name: "paths",
-        title: "Where the agents go, and what the safety model blames",
-        caption: "Test episodes in the plane. The colour of each step is the blame that the safety model puts on it, \
-                  \u{2212}log P(step safe): grey-blue steps are innocent, dark red ones break the rule by themselves. The \
-                  model was never shown the zones. A cross marks the end of an episode that truly broke the rule."
+        title: "Where the agents go and which steps the safety model blames",
+        caption: "Test episodes in the plane. The colour of each step is the blame that the safety model assigns to it, \
+                  \u{2212}log P(step safe): grey-blue steps are harmless, dark red steps violate the rule on their own. The \
+                  model never sees the zones. A cross marks the end of an episode that violated the true rule."
             .to_owned(),
         svg: svg.finish(below + 48.0, "Paths of test episodes in the plane, coloured by blame"),
     }
 }
 
-/// `first` in its row: only there the y axis is labelled.
+/// Draws one panel; `first` says whether it is the first of its row, where the y axis is labelled.
 fn draw_group(svg: &mut Svg, panel: &Panel, scene: &Scene, label: &str, episodes: &[Path], first: bool) {
     let safe = episodes.iter().filter(|path| path.safe).count();
     panel.title(svg, &format!("{}: {safe} of {} safe", display_name(label), episodes.len()));
@@ -98,7 +98,7 @@ fn draw_group(svg: &mut Svg, panel: &Panel, scene: &Scene, label: &str, episodes
         draw_ticks(svg, panel, &ticks(panel.y, 5), true);
     }
     svg.rect([panel.left, panel.top], [panel.width, panel.height], &format!(r#"fill="none" stroke="{SOFT}""#));
-    // Marks lie under the paths: most episodes end on the goal, and their ends must be seen.
+    // Marks are drawn below the paths: many episodes end at the goal, and their ends must be visible.
     let marks = || scene.marks.iter().filter(|(_, place)| finite(place));
     for (_, place) in marks() {
         svg.diamond(panel.at(*place), 11.0, &format!(r##"fill="#F0E442" stroke="{INK}" stroke-width="1.2""##));
@@ -110,7 +110,7 @@ fn draw_group(svg: &mut Svg, panel: &Panel, scene: &Scene, label: &str, episodes
             let style = format!(r#"fill="none" stroke="{colour}" stroke-width="{width}" stroke-linecap="round""#);
             svg.path(data, &style);
         }
-        // Rules judge places, not the way between them: where steps are long, each place gets a dot.
+        // Rules judge positions, not the line between them, so in short episodes each position gets a dot.
         for path in episodes.iter().filter(|path| path.xy.len() <= 60) {
             for (k, place) in path.xy.iter().enumerate().skip(1).filter(|(_, place)| finite(place)) {
                 let colour = colour_at((path.level(k) as f64 + 0.5) / LEVELS as f64);
@@ -143,7 +143,7 @@ fn finite(place: &[f64; 2]) -> bool {
     place.iter().all(|coordinate| coordinate.is_finite())
 }
 
-/// The path data of all steps of one colour; runs of steps stay one line.
+/// The path data of all steps of each colour; consecutive steps of one colour form one line.
 fn steps_by_level(panel: &Panel, episodes: &[Path]) -> Vec<String> {
     let mut data = vec![String::new(); LEVELS];
     for path in episodes {
@@ -198,7 +198,7 @@ fn draw_ticks(svg: &mut Svg, panel: &Panel, ticks: &[f64], vertical: bool) {
     }
 }
 
-/// Writes a mark's name above it, or below where there is no room.
+/// Writes the name of a mark above it, or below it if there is no room.
 fn name_mark(svg: &mut Svg, panel: &Panel, name: &str, [x, y]: [f64; 2]) {
     let half = 0.5 * text_width(name, 11.0);
     let middle = if panel.width > 2.0 * half { x.clamp(panel.left + half, panel.right() - half) } else { x };
@@ -211,12 +211,12 @@ fn name_mark(svg: &mut Svg, panel: &Panel, name: &str, [x, y]: [f64; 2]) {
 
 fn colour_bar(svg: &mut Svg, [left, top]: [f64; 2]) {
     const NAME: &str = "Blame of a step, \u{2212}log P(safe)";
-    let bar = Panel { left: left + 210.0, top, width: 280.0, height: 12.0, x: [0.0, MOST_BLAME], y: [0.0, 1.0] };
+    let bar = Panel { left: left + 210.0, top, width: 280.0, height: 12.0, x: [0.0, MAX_BLAME], y: [0.0, 1.0] };
     svg.text([left, top + 10.0], NAME, &format!(r#"fill="{INK}""#));
     for level in 0..LEVELS {
         let width = bar.width / LEVELS as f64;
         let colour = colour_at((level as f64 + 0.5) / LEVELS as f64);
-        // A little overlap keeps hairlines away on screens.
+        // A small overlap avoids hairline gaps on screens.
         let overlap = if level + 1 < LEVELS { 0.5 } else { 0.0 };
         svg.rect([bar.left + level as f64 * width, top], [width + overlap, bar.height], &format!(r#"fill="{colour}""#));
     }
@@ -228,7 +228,7 @@ fn colour_bar(svg: &mut Svg, [left, top]: [f64; 2]) {
     }
 }
 
-/// The colour at a part of the scale, 0 to 1.
+/// The colour at a position on the scale, 0 to 1.
 fn colour_at(part: f64) -> String {
     let place = part.clamp(0.0, 1.0) * (COLOURS.len() - 1) as f64;
     let below = (place as usize).min(COLOURS.len() - 2);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_not_break_it() {
+    fn unusual_input_is_drawn_without_nan() {
         let path = |xy: Vec<[f64; 2]>| Path { xy, blame: vec![f64::NAN], safe: false };
         let odd = vec![path(vec![]), path(vec![[1.0, 1.0]]), path(vec![[1.0, f64::NAN], [2.0, 2.0], [3.0, 3.0]])];
         for scene in [Scene::default(), scene()] {

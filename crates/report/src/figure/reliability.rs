@@ -1,4 +1,4 @@
-//! Whether the safety model's probabilities mean what they say: predicted P(safe) against the share truly safe.
+//! The reliability diagram of the safety model: predicted P(safe) against the share that is truly safe.
 
 use std::cmp::Reverse;
 
@@ -9,10 +9,10 @@ use crate::statistics::clopper_pearson;
 
 const BINS: usize = 10;
 const COLOURS: [&str; 4] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"];
-/// The radius of the fullest bin's marker, in pixels.
+/// The radius of the marker of the largest bin, in pixels.
 const RADIUS: f64 = 11.0;
 
-/// The episodes whose prediction falls into one tenth of the scale.
+/// The episodes whose prediction falls into one of ten equal intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Bin {
     count: u64,
@@ -67,7 +67,7 @@ pub fn reliability(series: &[(String, Vec<(f64, bool)>)]) -> Figure {
         main.no_data(&mut svg);
     }
     let mut dots: Vec<Dot> = (0..BINS).flat_map(|k| dots_of_bin(&binned, k)).collect();
-    // The largest first, so that no dot is buried.
+    // The largest first, so that no dot is hidden.
     dots.sort_by_key(|dot| (Reverse(dot.bin.count), dot.series));
     let fullest = dots.first().map_or(1.0, |dot| dot.bin.count as f64);
     for dot in dots {
@@ -75,7 +75,7 @@ pub fn reliability(series: &[(String, Vec<(f64, bool)>)]) -> Figure {
         draw_bin(&mut svg, &panel, &dot.bin, (dot.bin.count as f64 / fullest).sqrt(), colour(dot.series));
     }
 
-    strip.title(&mut svg, "Share of the episodes (%), with their number");
+    strip.title(&mut svg, "Share of the episodes (%), with counts");
     strip.y_axis(&mut svg, &ticks(strip.y, 2));
     strip.x_axis(&mut svg, &ticks(strip.x, 10), Some("Predicted P(safe) of the whole episode"));
     let slot = strip.width / BINS as f64;
@@ -99,23 +99,23 @@ pub fn reliability(series: &[(String, Vec<(f64, bool)>)]) -> Figure {
     Figure {
         name: "reliability",
         title: "Reliability of the safety model",
-        caption: "Episodes sorted into ten bins by the safety model's predicted probability of being safe; each dot shows \
-                  which share of its bin truly is safe (bars: 95 % Clopper-Pearson interval; the larger the dot, the more \
-                  episodes). Dots on the dashed diagonal mean that the probabilities can be taken at their word; below it \
-                  the model is too trusting, above it too cautious. The strip below shows how the predictions spread."
+        caption: "Episodes in ten bins by the safety model's predicted probability of being safe. Each dot shows the share \
+                  of its bin that is truly safe (bars: 95 % Clopper-Pearson interval; larger dots have more episodes). Dots \
+                  on the dashed diagonal mean that the probabilities are calibrated; below it the model is too optimistic, \
+                  above it too pessimistic. The strip below shows the distribution of the predictions."
             .to_owned(),
         svg: svg.finish(strip.bottom() + 48.0, "Predicted probability of safety against the share truly safe"),
     }
 }
 
-/// A bin of one series, moved aside by some pixels.
+/// A bin of one series, shifted horizontally by some pixels.
 struct Dot {
     series: usize,
     bin: Bin,
     shift: f64,
 }
 
-/// The dots of bin `k`, moved a little apart in the order of their predictions, so that bars do not hide each other.
+/// The dots of bin `k`, shifted slightly in the order of their predictions, so that bars do not hide each other.
 fn dots_of_bin(binned: &[[Bin; BINS]], k: usize) -> Vec<Dot> {
     let mut dots: Vec<Dot> =
         binned.iter().enumerate().map(|(series, bins)| Dot { series, bin: bins[k], shift: 0.0 }).collect();
@@ -126,7 +126,7 @@ fn dots_of_bin(binned: &[[Bin; BINS]], k: usize) -> Vec<Dot> {
     dots
 }
 
-/// A marker at the bin's mean prediction, with its interval; `size` is 1 for the fullest bin.
+/// Draws a marker at the bin's mean prediction, with its interval; `size` is 1 for the largest bin.
 fn draw_bin(svg: &mut Svg, panel: &Panel, bin: &Bin, size: f64, colour: &str) {
     let predicted = bin.mean_prediction();
     let share = bin.safe as f64 / bin.count as f64;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_not_break_it() {
+    fn unusual_input_is_drawn_without_nan() {
         for series in [vec![], vec![("x".to_owned(), vec![])], vec![("x".to_owned(), vec![(f64::NAN, true)])]] {
             let svg = reliability(&series).svg;
             assert!(svg.contains("no data") && !svg.contains("NaN"));

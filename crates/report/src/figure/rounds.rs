@@ -1,4 +1,4 @@
-//! What the rounds bring: safe share, return and the safety model's accuracy, side by side.
+//! The effect of the rounds: safe share, return and accuracy of the safety model, side by side.
 
 use super::axes::{Panel, padded_range, ticks};
 use super::series::draw_line;
@@ -6,10 +6,10 @@ use super::svg::Svg;
 use super::{Figure, Key, Look, TARGET, WIDTH, display_name, legend, looks, stroke, target_label};
 use crate::records::Round;
 
-/// A value of one round with its interval; bars are left out where they have no value.
+/// The x position, the value and the interval of a round; an interval that is not finite is not drawn.
 type Point = (f64, f64, [f64; 2]);
 
-/// Draws one line for each algorithm over the rounds; `target` is the share wanted, 0 to 1.
+/// Draws one line for each algorithm over the rounds; `target` is the required share, 0 to 1.
 pub fn rounds(records: &[Round], target: f64) -> Figure {
     const GAP: f64 = 52.0;
     let mut algos: Vec<&str> = Vec::new();
@@ -30,7 +30,7 @@ pub fn rounds(records: &[Round], target: f64) -> Figure {
     let last = records.iter().map(|record| record.round).max().unwrap_or(0);
     let width = (WIDTH - 48.0 - 16.0 - 2.0 * GAP) / 3.0;
     let first = Panel { left: 48.0, top, width, height: 210.0, x: [-0.4, last as f64 + 0.4], y: [0.0, 100.0] };
-    // The algorithms stand a little apart, so that their bars do not hide each other.
+    // The algorithms are shifted slightly, so that their bars do not hide each other.
     let apart = |i: usize| (i as f64 - 0.5 * (algos.len() as f64 - 1.0)) * (0.4 / algos.len().max(1) as f64).min(0.12);
     let points = |value: fn(&Round) -> (f64, [f64; 2])| -> Vec<Vec<Point>> {
         let of_algo = |(i, algo): (usize, &&str)| -> Vec<Point> {
@@ -70,10 +70,10 @@ pub fn rounds(records: &[Round], target: f64) -> Figure {
     Figure {
         name: "rounds",
         title: "Round by round",
-        caption: "After each round the agent's own episodes are labelled and the safety model is fitted again. Left: share \
-                  of safe test episodes (bars: 95 % Clopper-Pearson interval). Middle: return (bars: one standard deviation \
-                  over seeds). Right: the safety model's accuracy on the agent's own episodes; where it stays below the \
-                  grey line, the agent still goes where the model was never trained."
+        caption: "After each round the agents' own episodes are labelled and the safety model is refitted. Left: share of \
+                  safe test episodes (bars: 95 % Clopper-Pearson interval). Middle: return (bars: one standard deviation \
+                  over seeds). Right: accuracy of the safety model on the agents' own episodes; if it is below the grey \
+                  line, the agents still visit states that the model was not trained on."
             .to_owned(),
         svg: svg.finish(first.bottom() + 48.0, "Safe share, return and accuracy for every round"),
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_not_break_it() {
+    fn unusual_input_is_drawn_without_nan() {
         let mut nan = round(0, "sac", &[f64::NAN]);
         nan.own_accuracy = f64::NAN;
         for records in [vec![], vec![nan], vec![round(0, "sac", &[])], vec![round(0, "sac", &[1.0]); 2]] {

@@ -1,4 +1,4 @@
-//! Every seed against the target: none is hidden behind a mean.
+//! The safe share of each seed against the target, so that no seed is hidden by a mean.
 
 use super::axes::{Panel, ticks};
 use super::svg::Svg;
@@ -7,14 +7,14 @@ use crate::records::AlgoResult;
 
 const ROW: f64 = 17.0;
 
-/// Draws the safe share of every seed with its interval; `target` is the share wanted, 0 to 1.
+/// Draws the safe share of each seed with its interval; `target` is the required share, 0 to 1.
 pub fn seeds(results: &[AlgoResult], target: f64) -> Figure {
     let looks = looks(results.iter().map(|result| result.algo.as_str()));
     let mut svg = Svg::new();
     let entries = [
         (Key::Target, target_label(target)),
         (Key::Dot(SOFT), "reaches the target".to_owned()),
-        (Key::Ring(SOFT), "misses it".to_owned()),
+        (Key::Ring(SOFT), "misses the target".to_owned()),
         (Key::Diamond(SOFT), "all seeds".to_owned()),
     ];
     let top = legend(&mut svg, 48.0, 8.0, &entries) + 12.0;
@@ -68,9 +68,9 @@ pub fn seeds(results: &[AlgoResult], target: f64) -> Figure {
     Figure {
         name: "seeds",
         title: "Every seed against the target",
-        caption: "Share of safe test episodes of every seed, judged by the true rule; lines are 95 % Clopper-Pearson \
-                  intervals. Filled dots reach the target, open ones miss it; the diamond takes all seeds together. An \
-                  interval wholly right of the dashed line shows that the target is met."
+        caption: "Share of safe test episodes of each seed, judged by the true rule; lines are 95 % Clopper-Pearson \
+                  intervals. Filled dots reach the target, open dots miss it; the diamond pools all seeds. An interval \
+                  entirely to the right of the dashed line shows that the target is met."
             .to_owned(),
         svg: svg.finish(panel.bottom() + 48.0, "Share of safe episodes of every seed"),
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_that_misses_is_shown_open() {
+    fn a_seed_that_misses_the_target_has_an_open_dot() {
         let figure = seeds(&[result(&[9, 5, 10])], 0.9);
         assert_eq!(figure.svg.matches(r##"r="4" fill="#fff" stroke="#0072B2""##).count(), 1);
         assert_eq!(figure.svg.matches(r##"r="4" fill="#0072B2""##).count(), 2);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_not_break_it() {
+    fn unusual_input_is_drawn_without_nan() {
         let no_episodes = AlgoResult::from_seeds("x", 0, &[SeedResult { seed: 0, returns: vec![], safe: vec![] }]);
         for results in [vec![], vec![result(&[])], vec![result(&[3])], vec![no_episodes]] {
             assert!(!seeds(&results, 0.9).svg.contains("NaN"));

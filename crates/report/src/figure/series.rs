@@ -1,4 +1,4 @@
-//! Several seeds of one curve made into one: mean and deviation over the steps that all of them have.
+//! Aggregates the seeds of a curve: mean and standard deviation at the steps that all of them have.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use super::axes::Panel;
 use super::svg::{Svg, path_data};
 use crate::statistics::{mean, sample_sd};
 
-/// A curve at one step.
+/// An aggregated curve at one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
     pub(crate) step: f64,
     pub(crate) mean: f64,
-    /// NaN where only one seed has a finite value.
+    /// The sample standard deviation; NaN if only one seed has a finite value.
     pub(crate) sd: f64,
 }
 
-/// Aggregates over the steps that every seed with any record has; a seed that stopped early shortens the curve rather
-/// than bending it. Values that are not finite are left out; a step with none but these is dropped.
+/// Aggregates at the steps that all seeds with any record have, so that a seed that stopped early shortens the curve
+/// and does not distort it. Values that are not finite are ignored; a step without finite values is dropped.
 pub(crate) fn over_common_steps(seeds: &[Vec<(f64, f64)>]) -> Vec<Point> {
     let mut by_step: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     let mut seeds_with_records = 0;
     for seed in seeds {
-        // Bits of numbers that are not negative sort as the numbers do; of several records at a step the last one counts.
+        // The bits of non-negative numbers sort as the numbers do. Of several records at one step, the last one counts.
         let records: BTreeMap<u64, f64> = seed
             .iter()
             .filter(|(step, _)| step.is_finite() && *step >= 0.0)
@@ -43,7 +43,7 @@ pub(crate) fn over_common_steps(seeds: &[Vec<(f64, f64)>]) -> Vec<Point> {
         .collect()
 }
 
-/// The mean line; a single point becomes a dot.
+/// Draws a line; a single point becomes a dot.
 pub(crate) fn draw_line(svg: &mut Svg, panel: &Panel, points: &[[f64; 2]], attributes: &str, colour: &str) {
     let places: Vec<[f64; 2]> = points.iter().map(|point| panel.at(*point)).collect();
     match places[..] {
@@ -53,7 +53,7 @@ pub(crate) fn draw_line(svg: &mut Svg, panel: &Panel, points: &[[f64; 2]], attri
     }
 }
 
-/// The band of one deviation around the mean, kept within `limits`.
+/// Draws the band of one standard deviation around the mean, clamped to `limits`.
 pub(crate) fn draw_band(svg: &mut Svg, panel: &Panel, points: &[Point], limits: [f64; 2], colour: &str) {
     let edge =
         |point: &Point, sign: f64| panel.at([point.step, (point.mean + sign * point.sd).clamp(limits[0], limits[1])]);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_is_left_out() {
+    fn values_that_are_not_finite_are_ignored() {
         let seeds = [vec![(0.0, f64::NAN), (1.0, f64::NAN)], vec![(0.0, 3.0), (1.0, f64::INFINITY)]];
         let points = over_common_steps(&seeds);
         assert_eq!((points.len(), points[0].mean), (1, 3.0));

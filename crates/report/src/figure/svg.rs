@@ -1,16 +1,16 @@
-//! A small SVG writer: shapes are appended as text, numbers are rounded to a hundredth of a pixel, text is escaped.
+//! A small SVG writer: shapes are appended as text, numbers are rounded to 0.01 pixels, text is escaped.
 //!
-//! No element carries an id, so several figures can stand in one HTML page; clipping is by nested `svg` elements.
+//! No element has an id, so several figures can be embedded in one HTML page; clipping uses nested `svg` elements.
 
 use std::fmt::Write as _;
 
 use super::WIDTH;
 
-/// The fonts that the readers' systems bring.
+/// Fonts that come with the readers' systems.
 const FONTS: &str =
     "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif";
 
-/// A picture in the making. Attributes are given as text: `fill="none" stroke="#000"`.
+/// An SVG document under construction. Attributes are passed as text: `fill="none" stroke="#000"`.
 pub(crate) struct Svg {
     body: String,
 }
@@ -35,12 +35,12 @@ impl Svg {
         self.element(format_args!(r#"<circle cx="{x}" cy="{y}" r="{r}" {attributes}/>"#));
     }
 
-    /// An upright diamond.
+    /// Draws an upright diamond.
     pub(crate) fn diamond(&mut self, [x, y]: [f64; 2], radius: f64, attributes: &str) {
         self.polygon(&[[x - radius, y], [x, y - radius], [x + radius, y], [x, y + radius]], attributes);
     }
 
-    /// A diagonal cross.
+    /// Draws a diagonal cross.
     pub(crate) fn cross(&mut self, [x, y]: [f64; 2], radius: f64, attributes: &str) {
         let [left, right, top, bottom] = [x - radius, x + radius, y - radius, y + radius];
         let d = path_data(&[[left, top], [right, bottom]]) + &path_data(&[[left, bottom], [right, top]]);
@@ -52,7 +52,7 @@ impl Svg {
         self.path(&d, attributes);
     }
 
-    /// A path by its data, see [`path_data`].
+    /// Draws a path from its data; see [`path_data`].
     pub(crate) fn path(&mut self, data: &str, attributes: &str) {
         self.element(format_args!(r#"<path d="{data}" {attributes}/>"#));
     }
@@ -63,7 +63,7 @@ impl Svg {
         self.element(format_args!(r#"<text x="{x}" y="{y}" {attributes}>{text}</text>"#));
     }
 
-    /// Draws what `inside` draws, with a text that a pointer brings up.
+    /// Adds a tooltip to what `inside` draws.
     pub(crate) fn titled(&mut self, title: &str, inside: impl FnOnce(&mut Self)) {
         let title = escape(title);
         self.element(format_args!("<g><title>{title}</title>"));
@@ -71,7 +71,7 @@ impl Svg {
         self.element(format_args!("</g>"));
     }
 
-    /// Draws what `inside` draws, cut off at the rectangle's edges.
+    /// Clips what `inside` draws to a rectangle.
     pub(crate) fn clipped(&mut self, corner: [f64; 2], size: [f64; 2], inside: impl FnOnce(&mut Self)) {
         let [x, y, w, h] = [corner[0], corner[1], size[0], size[1]].map(number);
         self.element(format_args!(r#"<svg x="{x}" y="{y}" width="{w}" height="{h}" viewBox="{x} {y} {w} {h}">"#));
@@ -79,7 +79,7 @@ impl Svg {
         self.element(format_args!("</svg>"));
     }
 
-    /// The document, `height` pixels high; `description` is what a screen reader says.
+    /// Returns the document, `height` pixels high; `description` is for screen readers.
     pub(crate) fn finish(self, height: f64, description: &str) -> String {
         let (width, height, description) = (number(WIDTH), number(height), escape(description));
         format!(
@@ -97,7 +97,7 @@ impl Svg {
     }
 }
 
-/// The path through all points.
+/// The data of a path through all points.
 pub(crate) fn path_data(points: &[[f64; 2]]) -> String {
     let mut data = String::new();
     for (i, [x, y]) in points.iter().enumerate() {
@@ -106,7 +106,8 @@ pub(crate) fn path_data(points: &[[f64; 2]]) -> String {
     data
 }
 
-/// At most two decimals, no trailing zeros, never "-0". Drawing code filters what is not finite; a stray one becomes 0.
+/// Formats a number with at most two decimals, without trailing zeros and never as "-0". A number that is not finite
+/// becomes 0, although the drawing code filters those out.
 pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "0".to_owned();
@@ -116,7 +117,7 @@ pub(crate) fn number(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Makes any text inert in SVG and HTML, in elements and in quoted attributes.
+/// Escapes a text for SVG and HTML, in elements and in quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -126,7 +127,7 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // XML 1.0 has no place for other control characters.
+            // XML 1.0 does not allow other control characters.
             c if c.is_control() && !matches!(c, '\n' | '\t') => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
@@ -134,7 +135,7 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// About how wide a text is: there are no font files to ask, so this leans to the wide side.
+/// The approximate width of a text. There are no font files to measure it, so this tends to overestimate.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     let em: f64 = text
         .chars()
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_inert() {
+    fn text_is_escaped() {
         let mut svg = Svg::new();
         svg.text([0.0, 0.0], "<script>\"&'\u{7}", "");
         let text = svg.finish(10.0, "\"><script>");

@@ -1,4 +1,4 @@
-//! The report's tables.
+//! The tables of the report.
 
 use crate::figure::{colour, display_name};
 use prudence_safety::Quality;
@@ -9,7 +9,7 @@ use super::words::{
     NOTHING, Verdict, escape, mean_sd, number, percent, percent_range, range, short_percent, thousands,
 };
 
-/// A table of columns (heading, whether numbers) and rows of finished cells; text columns are on the left.
+/// A table. A column is a heading and whether it holds numbers, which are right-aligned; cells are finished HTML.
 fn table(columns: &[(&str, bool)], rows: &[Vec<String>]) -> String {
     let class = |i: usize| if columns.get(i).is_some_and(|column| column.1) { " class=\"n\"" } else { "" };
     let head: String =
@@ -24,7 +24,7 @@ fn table(columns: &[(&str, bool)], rows: &[Vec<String>]) -> String {
     )
 }
 
-/// An algorithm's name with the colour it has in the figures.
+/// The name of an algorithm with its colour in the figures.
 fn algorithm(algo: &str) -> String {
     let (colour, name) = (colour(algo), escape(display_name(algo)));
     format!("<span class=\"algo\"><span class=\"chip\" style=\"background:{colour}\"></span>{name}</span>")
@@ -43,7 +43,7 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
     let columns = [
         ("Algorithm", false),
         ("Return <small>mean ± sd over seeds</small>", true),
-        ("Return, middle half <small>IQM, 95\u{a0}% over seeds</small>", true),
+        ("Return, IQM <small>95\u{a0}% interval over seeds</small>", true),
         ("Safe", true),
         ("Safe share <small>95\u{a0}% interval</small>", true),
         ("Over seeds <small>95\u{a0}% interval</small>", true),
@@ -56,7 +56,7 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
         let (class, verdict) = match Verdict::of(result, evaluation.target) {
             _ if result.episodes == 0 => ("", NOTHING),
             Verdict::Shown => ("met", "met"),
-            Verdict::Reached => ("open", "reached, not certain"),
+            Verdict::Reached => ("open", "reached, not significant"),
             Verdict::Missed => ("missed", "missed"),
         };
         rows.push(vec![
@@ -91,15 +91,16 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
             effort = format!(" {} seed{plural}, {} environment steps each.", first.seeds, thousands(first.steps));
         }
     }
-    let references = if evaluation.references.is_empty() { "" } else { " References, in italics, were not learned." };
+    let references = if evaluation.references.is_empty() { "" } else { " References (in italics) were not trained." };
     format!(
-        "{}<p class=\"about\">Test episodes judged by the true rule, which no agent and no model has seen.{effort} The safe \
-         share's interval is Clopper and Pearson's over all episodes; the one over seeds is a bootstrap.{references}</p>\n",
+        "{}<p class=\"about\">Test episodes are judged by the true rule, which neither agents nor models see.{effort} The \
+         interval of the safe share is the Clopper-Pearson interval over all episodes; the one over seeds is a bootstrap \
+         interval.{references}</p>\n",
         table(&columns, &rows),
     )
 }
 
-/// One row a seed, one column an algorithm, so that what a seed does to all of them can be compared.
+/// One row per seed and one column per algorithm, so that the algorithms can be compared at each seed.
 pub(super) fn seeds(evaluation: &Evaluation) -> String {
     let mut seeds: Vec<u64> = evaluation.results.iter().flat_map(|r| r.per_seed.iter().map(|seed| seed.seed)).collect();
     seeds.sort_unstable();
@@ -125,8 +126,8 @@ pub(super) fn seeds(evaluation: &Evaluation) -> String {
     };
     let rows: Vec<Vec<String>> = seeds.iter().map(row).collect();
     table(&columns, &rows)
-        + "<p class=\"about\">Share of safe test episodes, its 95\u{a0}% Clopper-Pearson interval, and the mean return. A share \
-           below the target is set in bold red-brown.</p>\n"
+        + "<p class=\"about\">Share of safe test episodes, its 95\u{a0}% Clopper-Pearson interval, and the mean return. Shares \
+           below the target are in bold red-brown.</p>\n"
 }
 
 pub(super) fn rounds(evaluation: &Evaluation) -> String {
@@ -155,13 +156,13 @@ pub(super) fn rounds(evaluation: &Evaluation) -> String {
     };
     let rows: Vec<Vec<String>> = evaluation.rounds.iter().map(row).collect();
     table(&columns, &rows)
-        + "<p class=\"about\">After every round the agents' own episodes are labelled, the safety model is fitted again and \
-           the agents are trained afresh, because an agent goes where the model was never trained.</p>\n"
+        + "<p class=\"about\">After each round the agents' own episodes are labelled, the safety model is refitted and new \
+           agents are trained, because agents visit states that the model was not trained on.</p>\n"
 }
 
 pub(super) fn safety_model(evaluation: &Evaluation) -> String {
     let columns = [
-        ("Judged on", false),
+        ("Evaluated on", false),
         ("Episodes", true),
         ("Accuracy", true),
         ("Balanced accuracy", true),
@@ -189,14 +190,15 @@ pub(super) fn safety_model(evaluation: &Evaluation) -> String {
         (0, _) => String::new(),
         (episodes, 0) => format!("Fitted on {} labelled episodes. ", thousands(episodes)),
         (episodes, segments) => format!(
-            "Fitted on {} labelled episodes, cut into {} labelled sub-trajectories. ",
+            "Fitted on {} labelled episodes with {} labelled segments. ",
             thousands(episodes),
             thousands(segments)
         ),
     };
     format!(
-        "{}<p class=\"about\">{data}Where most episodes are of one kind, accuracy alone flatters: read both error rates. \
-         \u{201c}Unsafe called safe\u{201d} is the dangerous one, \u{201c}safe called unsafe\u{201d} the costly one.</p>\n",
+        "{}<p class=\"about\">{data}If most episodes are of one class, accuracy alone is misleading; consider both error \
+         rates. \u{201c}Unsafe called safe\u{201d} is the dangerous error, \u{201c}safe called unsafe\u{201d} the costly \
+         one.</p>\n",
         table(&columns, &rows)
     )
 }

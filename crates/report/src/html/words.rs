@@ -1,19 +1,19 @@
-//! Numbers and verdicts in words.
+//! Numbers and verdicts as text.
 
 use crate::figure::display_name;
 use crate::records::{AlgoResult, Evaluation};
 
 pub(crate) use crate::figure::escape;
 
-/// What stands where a number has no value.
+/// The text for a number without a value.
 pub(crate) const NOTHING: &str = "\u{2013}";
 
-/// How a share stands to the target.
+/// How a share compares with the target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {
     /// The whole interval lies at or above the target.
     Shown,
-    /// The share reaches the target, but the interval goes below it.
+    /// The share reaches the target, but the interval extends below it.
     Reached,
     /// The share is below the target.
     Missed,
@@ -31,7 +31,7 @@ impl Verdict {
     }
 }
 
-/// The result in one sentence, fit for a terminal too.
+/// The result in one sentence, also suitable for a terminal.
 pub fn headline(evaluation: &Evaluation) -> String {
     let Some(result) = main_result(evaluation) else {
         return format!("No algorithm was tested on {}.", evaluation.task);
@@ -49,7 +49,7 @@ pub fn headline(evaluation: &Evaluation) -> String {
     )
 }
 
-/// The headline and what a reader asks next: is the target met, at which price, with how much effort.
+/// The headline, whether the target is met, and what that costs in return.
 pub(crate) fn summary(evaluation: &Evaluation) -> Vec<String> {
     let mut sentences = vec![headline(evaluation)];
     let Some(result) = main_result(evaluation).filter(|result| result.episodes > 0) else {
@@ -57,20 +57,22 @@ pub(crate) fn summary(evaluation: &Evaluation) -> Vec<String> {
     };
     let missing = result.per_seed.iter().filter(|seed| seed.safe_share < evaluation.target).count();
     let seeds = match (result.seeds, missing) {
-        (1, _) => "This is one seed; another may do otherwise.".to_owned(),
+        (1, _) => "This is a single seed; others may differ.".to_owned(),
         (n, 0) => format!("All {n} seeds reach the target."),
-        (n, missing) => format!("{missing} of {n} seeds {} below it.", if missing == 1 { "stays" } else { "stay" }),
+        (n, missing) => format!("{missing} of {n} seeds {} the target.", if missing == 1 { "misses" } else { "miss" }),
     };
     let verdict = match Verdict::of(result, evaluation.target) {
         Verdict::Shown => "The whole interval lies above the target.",
-        Verdict::Reached => "The share reaches the target, but the interval goes below it: more episodes would tell.",
+        Verdict::Reached => {
+            "The share reaches the target, but the interval extends below it; more test episodes would decide."
+        }
         Verdict::Missed => "The target is missed.",
     };
     sentences.push(format!("{verdict} {seeds}"));
     let plain = evaluation.results.iter().find(|other| other.algo == "sac" && other.algo != result.algo);
     if let Some(plain) = plain.filter(|plain| plain.episodes > 0) {
         sentences.push(format!(
-            "Its mean return is {}; SAC, which knows nothing of the rule, reaches {} and is safe in {}.",
+            "Its mean return is {}; SAC, which has no constraint, reaches {} and keeps the rule in {} of its episodes.",
             number(result.return_mean),
             number(plain.return_mean),
             percent(plain.safe_share)
@@ -79,14 +81,14 @@ pub(crate) fn summary(evaluation: &Evaluation) -> Vec<String> {
     sentences
 }
 
-/// The algorithm the report is about: SafeSAC-H, else the first that is not plain SAC, else the first.
+/// The algorithm that the report is about: SafeSAC-H, otherwise the first that is not SAC, otherwise the first.
 fn main_result(evaluation: &Evaluation) -> Option<&AlgoResult> {
     let results = &evaluation.results;
     let named = results.iter().find(|result| result.algo == "safesac-h");
     named.or_else(|| results.iter().find(|result| result.algo != "sac")).or(results.first())
 }
 
-/// A number with about four figures.
+/// A number with about four significant digits.
 pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
         return NOTHING.to_owned();
@@ -94,7 +96,7 @@ pub(crate) fn number(value: f64) -> String {
     with_decimals(value, decimals(value))
 }
 
-/// As many as make about four figures.
+/// The number of decimals that gives about four significant digits.
 fn decimals(value: f64) -> usize {
     match value.abs() {
         v if v >= 1000.0 => 0,
@@ -107,7 +109,7 @@ fn with_decimals(value: f64, decimals: usize) -> String {
     crate::figure::minus(&format!("{value:.decimals$}"))
 }
 
-/// "mean ± sd", both with the decimals of the mean.
+/// "mean ± sd", both with as many decimals as the mean.
 pub(crate) fn mean_sd(mean: f64, sd: f64) -> String {
     if !mean.is_finite() || !sd.is_finite() {
         return number(mean);
@@ -124,7 +126,7 @@ pub(crate) fn range([low, high]: [f64; 2]) -> String {
     }
 }
 
-/// "96.0 %". A share just short of all is not rounded up to it, nor one just above nothing down to that.
+/// "96.0 %". Only a share of exactly 1 is shown as 100 %, and only one of exactly 0 as 0 %.
 pub(crate) fn percent(share: f64) -> String {
     if share.is_finite() { format!("{}\u{a0}%", percent_digits(share)) } else { NOTHING.to_owned() }
 }
@@ -148,7 +150,7 @@ fn percent_digits(share: f64) -> String {
     }
 }
 
-/// "90 %", with no more decimals than it has.
+/// "90 %", without trailing zeros.
 pub(crate) fn short_percent(share: f64) -> String {
     if share.is_finite() {
         format!("{}\u{a0}%", crate::figure::short_number(100.0 * share))
@@ -182,12 +184,7 @@ mod tests {
         Evaluation {
             task: "navigation".into(),
             target: 0.9,
-            safety_model: ModelQuality {
-                held_out: Quality::of(&[]),
-                own: None,
-                data_episodes: 0,
-                data_segments: 0,
-            },
+            safety_model: ModelQuality { held_out: Quality::of(&[]), own: None, data_episodes: 0, data_segments: 0 },
             results: vec![AlgoResult::from_seeds("safesac-h", 1, &[seed])],
             rounds: vec![],
             references: vec![],
@@ -195,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn headline_says_what_came_out() {
+    fn the_headline_states_the_result() {
         assert_eq!(
             headline(&evaluation(288, 300)).replace('\u{a0}', " "),
             "SafeSAC-H keeps the hidden rule in 96.0 % of 300 test episodes (95 % interval 93.1\u{2013}97.9 %); target 90 %."
@@ -207,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_are_formatted_for_readers() {
         assert_eq!(number(-70.28), "\u{2212}70.3");
         assert_eq!(number(-0.001), "0.00");
         assert_eq!(number(3210.7), "3211");
