@@ -34,8 +34,10 @@ assert {l["episode"] for l in labels} == set(range(len(lengths))), "an episode h
 
 policy = load_file(seed / "policy.safetensors")
 model = load_file(run / "round-1/safety/model.safetensors")
-assert policy["policy.0.weight"].shape[1] == 2 + model["gru.weight_hh_l0"].shape[1] + 1, "policy sees s, h and the sum"
-assert model["decoder.4.bias"].shape == (1,)
+assert policy["policy.0.weight"].shape[1] == 2 + model["0.gru.weight_hh_l0"].shape[1] + 1, "policy sees s, h and the sum"
+assert model["0.decoder.4.bias"].shape == (1,)
+for name, tensor in model.items():
+    assert (policy[f"safety.{name}"] == tensor).all(), f"the policy carries another {name} than the round's model"
 
 evaluation = json.load(open(run / "evaluation.json"))
 assert {r["algo"] for r in evaluation["results"]} == {"sac", "safesac-h"}

@@ -22,6 +22,9 @@ use crate::session::{Bar, Session};
 use crate::tensorboard::EventFile;
 use crate::{Algorithm, Error, Task, checkpoint};
 
+#[cfg(test)]
+mod tests;
+
 /// Episodes to learn from, as every agent that starts from them shares them.
 pub(crate) struct Data {
     stored: Arc<Stored<Cpu<f32>>>,

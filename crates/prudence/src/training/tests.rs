@@ -1,0 +1,155 @@
+//! A population's folders: each agent's files are those it writes when it is trained alone, killed or not.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prudence_core::random::{Stream, stream};
+use prudence_core::{BoxSpace, Spec};
+use prudence_env::{Env, Error as EnvError, Step};
+use prudence_safety::FitSettings;
+use prudence_safety::fit::initial_model;
+use rand::RngExt as _;
+
+use super::*;
+use crate::RunFolder;
+use crate::session::Silent;
+
+/// A walk that ends early, at random.
+struct Walk {
+    spec: Spec,
+    stream: Stream,
+    place: f64,
+    steps: usize,
+}
+
+impl Walk {
+    fn new() -> Self {
+        let spec = Spec {
+            observation: BoxSpace::uniform(1, -10.0, 10.0),
+            action: BoxSpace::uniform(1, -1.0, 1.0),
+            signals: vec!["place".into()],
+            horizon: 30,
+        };
+        Self { spec, stream: stream(0, "walk", 0), place: 0.0, steps: 0 }
+    }
+}
+
+impl Env for Walk {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn reset(&mut self, seed: u64, observation: &mut [f64]) -> Result<(), EnvError> {
+        *self = Self { stream: stream(seed, "walk", 0), ..Self::new() };
+        observation[0] = 0.0;
+        Ok(())
+    }
+
+    fn step(&mut self, action: &[f64], observation: &mut [f64]) -> Result<Step, EnvError> {
+        self.place = (self.place + action[0]).clamp(-10.0, 10.0);
+        self.steps += 1;
+        observation[0] = self.place;
+        let terminated = self.stream.random_range(0.0..1.0) < 0.08;
+        Ok(Step { reward: self.place, terminated, truncated: !terminated && self.steps == self.spec.horizon })
+    }
+
+    fn signals(&self) -> &[f64] {
+        std::slice::from_ref(&self.place)
+    }
+}
+
+const SEEDS: [u64; 3] = [11, 12, 13];
+
+fn task() -> Task {
+    let settings = [
+        "agent.hidden=[8,8]",
+        "agent.batch=8",
+        "multiplier.freeze=3",
+        "multiplier.target=0.5",
+        "train.steps=900",
+        "train.random_steps=100",
+        "train.updates_per_step=0.5",
+        "train.record_every=150",
+        "train.checkpoint_every=200",
+        "train.test_episodes=2",
+    ];
+    Task::with_env("walk", Walk::new, "place < 9").unwrap().with(&settings).unwrap()
+}
+
+/// Trains these seeds in lockstep, each in its folder of a run, or continues.
+fn train_in(run: &Path, seeds: &[u64], bar: impl Fn() -> Box<dyn Bar>) {
+    let task = task();
+    let fit = FitSettings { hidden: 4, encoder: vec![], decoder: vec![8], ..FitSettings::default() };
+    let model = Arc::new(initial_model(&[], 1, 1, 30, &fit, 5));
+    let data = Data::new(&task, &[], Some(model.clone())).unwrap();
+    let setup = Setup {
+        algorithm: Algorithm::SafesacH,
+        settings: task.settings().training(),
+        env: task.env().clone(),
+        spec: task.spec().clone(),
+        rule: task.rule().clone(),
+        models: vec![model],
+        stored: data.stored.clone(),
+    };
+    let mut population = Population::new(&Cpu::new(), setup.clone(), seeds).unwrap();
+    let folder = RunFolder::at(run);
+    let open = |(agent, seed): (usize, &u64)| {
+        let place = folder.agent(0, Algorithm::SafesacH, *seed);
+        let store = folder.episodes(0, Algorithm::SafesacH, *seed);
+        let hash = setup_hash(&setup, &data.hash, *seed).unwrap();
+        OpenRun::open(&mut population, agent, &place, &store, task.name(), hash, bar()).unwrap()
+    };
+    let runs: Vec<OpenRun> = seeds.iter().enumerate().map(open).collect();
+    let outcomes = train(&mut population, runs, &Session::new(1).unwrap()).unwrap();
+    outcomes.into_iter().for_each(|outcome| outcome.unwrap());
+}
+
+/// An agent's records, checkpoint and policy, and its episodes.
+fn files(run: &Path, seed: u64) -> (Vec<Vec<u8>>, Vec<Episode>) {
+    let agent = RunFolder::at(run).agent(0, Algorithm::SafesacH, seed);
+    let paths = [agent.metrics(), agent.checkpoint(), agent.policy()];
+    let store = Store::open(&RunFolder::at(run).episodes(0, Algorithm::SafesacH, seed)).unwrap();
+    let bytes = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    (bytes, store.read(0..store.len()).unwrap())
+}
+
+fn silent() -> Box<dyn Bar> {
+    Box::new(Silent)
+}
+
+#[test]
+fn a_population_writes_what_its_agents_write_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (together, alone) = (dir.path().join("together"), dir.path().join("alone"));
+    train_in(&together, &SEEDS, silent);
+    for seed in SEEDS {
+        train_in(&alone, &[seed], silent);
+        assert!(files(&together, seed) == files(&alone, seed), "seed {seed} differs");
+    }
+    assert!(files(&alone, 11) != files(&alone, 12), "seeds give different agents");
+}
+
+/// A kill at any episode's end: checkpoints are then of different episodes and steps, or there is none yet.
+#[test]
+fn a_killed_population_resumes_to_the_same_files() {
+    struct Fuse<'a>(&'a AtomicU64);
+    impl Bar for Fuse<'_> {
+        fn set(&self, _: u64) {
+            assert!(self.0.fetch_sub(1, Ordering::Relaxed) > 0, "killed");
+        }
+    }
+    static LEFT: AtomicU64 = AtomicU64::new(0);
+    let dir = tempfile::tempdir().unwrap();
+    let whole = dir.path().join("whole");
+    train_in(&whole, &SEEDS, silent);
+    for episodes in [5, 40, 95, 160] {
+        let cut = dir.path().join(format!("cut-{episodes}"));
+        LEFT.store(episodes, Ordering::Relaxed);
+        let killed = catch_unwind(AssertUnwindSafe(|| train_in(&cut, &SEEDS, || Box::new(Fuse(&LEFT)))));
+        assert!(killed.is_err(), "the training ended before its {episodes}th episode");
+        train_in(&cut, &SEEDS, silent);
+        for seed in SEEDS {
+            assert!(files(&whole, seed) == files(&cut, seed), "seed {seed} differs, killed after {episodes} episodes");
+        }
+    }
+}
