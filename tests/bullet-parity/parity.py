@@ -1,10 +1,11 @@
-"""Compares `prudence rollout` with bullet-safety-gym 1.4.0 on Bullet's four tasks, from the same states under the same actions.
+"""Compares `prudence rollout` with bullet-safety-gym 1.4.0 on Bullet's four tasks, from the same states with the same actions.
 
     parity.py --binary PATH --starts-binary PATH [--starts 5000]
 
-Poses, velocities, joints, observations, rewards and costs must agree to 1e-12 over whole episodes, in both timings (the original's is set on
-their side, too). Then starts drawn on either side: a two-sample Kolmogorov-Smirnov test of every number of the state. `--starts-binary` is
-`cargo build --release -p prudence-env --example bullet_starts`. Needs `prudence engines install`; Python up to 3.11.
+Poses, velocities, joints, observations, rewards and costs must agree to 1e-12 over whole episodes, with both timings (the original's is also
+set in bullet-safety-gym). Then initial states of both sides are compared by a two-sample Kolmogorov-Smirnov test of each number of the state.
+The `--starts-binary` comes from `cargo build --release -p prudence-physics --example bullet_starts`. Needs `prudence engines install` and
+Python 3.11 or older.
 """
 
 import argparse
@@ -29,16 +30,16 @@ STEPS = {
     "pypi-1.4": {"ball-circle": 200, "ball-run": 100, "car-circle": 300, "car-run": 200},
 }
 PHYSICS, CLIPPED = builder.get_physics_parameters, bases.Agent.apply_action
-DRIVEN = [0, 2, 8, 15]  # a car's motors
+DRIVEN = [0, 2, 8, 15]  # the joints of a car that have motors
 
 
 def time_as(variant):
-    """What is made from now on has the variant's timing."""
+    """Gives environments that are created from now on the variant's timing."""
     builder.get_physics_parameters = (lambda task, agent: (1 / 240.0, 4, 5)) if variant == "original" else PHYSICS
 
 
 def make(task, variant):
-    """Their environment; the original differs in timing, and in that a car's actions are not clipped."""
+    """Creates their environment. The original differs in timing, and in that it does not clip the actions of a car."""
     agent, name, world = TASKS[task]
     time_as(variant)
     env = builder.EnvironmentBuilder(agent=agent, task=name, obstacles={}, world={"name": world})
@@ -52,7 +53,7 @@ bases.Agent.apply_action = lambda agent, action: CLIPPED(agent, action) if agent
 
 
 def state(env):
-    """As `rollout` writes it."""
+    """The state in the format of `prudence rollout`."""
     bc, body = env.bc, env.agent.body_id
     position, orientation = bc.getBasePositionAndOrientation(body)
     linear, angular = bc.getBaseVelocity(body)
@@ -67,7 +68,7 @@ def flat(state):
 
 
 def set_state(env, state):
-    """From the engine's state as it was loaded, motors off."""
+    """Sets a state, starting from the loaded state of the engine with the motors off."""
     bc, body = env.bc, env.agent.body_id
     bc.restoreState(env.stored_state_id)
     for joint, (position, velocity) in enumerate(state.get("joints", [])):
@@ -80,7 +81,7 @@ def set_state(env, state):
 
 
 def somewhere(env, random):
-    """A state near one of their starts: moved, turned, with velocities of its own."""
+    """A random state near one of their initial states, with another position, orientation and velocities."""
     env.reset()
     found = state(env)
     half = random.uniform(-np.pi, np.pi) / 2
@@ -88,13 +89,13 @@ def somewhere(env, random):
     found["orientation"] = [0.0, 0.0, float(np.sin(half)), float(np.cos(half))]
     found["linear_velocity"] = random.uniform(-1, 1, 3).tolist()
     found["angular_velocity"] = random.uniform(-1, 1, 3).tolist()
-    if "joints" in found:  # a fixed one stays where it is
+    if "joints" in found:  # a fixed joint keeps its position
         found["joints"] = [[place, place and random.uniform(-1, 1)] for place, _ in found["joints"]]
     return found
 
 
 def actions(random, steps, kind, most):
-    """Uniform; at the ends of their range (or beyond), held for a while; or always the same, up to a wall."""
+    """Uniform actions; or actions at the limits of their range or beyond, each held for ten steps; or a constant action."""
     if kind == "uniform":
         return random.uniform(-1.0, 1.0, (steps, 2))
     if kind == "held":
@@ -121,7 +122,7 @@ def ours(arguments, task, variant, start, rows, scratch):
 
 
 def compare(arguments, env, task, variant, random, kind):
-    """The largest difference in one episode, and what it covered."""
+    """The largest difference in one episode, the number of steps and the number of costs."""
     steps = STEPS[variant][task]
     rows = actions(random, steps, kind, 2.0)
     start = somewhere(env, random)
@@ -129,20 +130,20 @@ def compare(arguments, env, task, variant, random, kind):
         found = np.array(list(ours(arguments, task, variant, start, np.vstack([rows, rows]), pathlib.Path(scratch))))
     expected = np.array(list(theirs(env, start, rows)))
     if found.shape != expected.shape:
-        sys.exit(f"{task}, {variant}: ours has {found.shape} steps and numbers, theirs {expected.shape}")
+        sys.exit(f"{task}, {variant}: our episode has the shape (steps, numbers) {found.shape}, theirs {expected.shape}")
     seen = 7 + ("circle" in task)
     return np.abs(found - expected).max(), steps, int(expected[:, seen + 1].sum())
 
 
 def distance(one, other):
-    """Kolmogorov-Smirnov's: the largest gap between the empirical distributions of two samples of one size."""
+    """The Kolmogorov-Smirnov distance between two samples of the same size."""
     both = np.sort(np.concatenate([one, other]))
     ranks = [np.searchsorted(np.sort(sample), both, side="right") / len(sample) for sample in (one, other)]
     return np.abs(ranks[0] - ranks[1]).max()
 
 
 def starts(arguments, task):
-    """The largest distance over the numbers of the state; noise of the last bits is no number."""
+    """The largest distance over the numbers of the state, rounded so that differences in the last bits do not count."""
     env = make(task, "original")
     np.random.seed(0)
     reference = []
@@ -172,8 +173,8 @@ def main():
                 failed |= worst > TOLERANCE
             env.close()
         found = starts(arguments, task)
-        limit = np.sqrt(np.log(2e5) / arguments.starts)  # one in a hundred thousand for each number; the seeds are fixed
-        print(f"{task}: {arguments.starts} starts, largest Kolmogorov-Smirnov distance {found:.3f}, limit {limit:.3f}", flush=True)
+        limit = np.sqrt(np.log(2e5) / arguments.starts)  # exceeded with probability 1e-5 for each number; the seeds are fixed
+        print(f"{task}: {arguments.starts} initial states, largest Kolmogorov-Smirnov distance {found:.3f}, limit {limit:.3f}", flush=True)
         failed |= found > limit
     sys.exit(int(failed))
 

@@ -1,9 +1,9 @@
-"""Environment steps a CPU-second of `prudence bench env` beside bullet-safety-gym's, both on one core, under random actions.
+"""Compares environment steps per CPU-second of `prudence bench env` and bullet-safety-gym, on one core with random actions.
 
     speed.py --binary PATH [--pairs 3] [--core 0]
 
-Both with the original's timing. Sides take turns, and the best of each counts, so that other work on the machine weighs on both alike. Must
-hold: 3 times theirs on the Ball tasks, 1.8 times on the Car tasks. Run it on an idle machine. Needs `prudence engines install`.
+Both use the original's timing. The two sides run in turns and the best result of each counts, so that other load on the machine affects both
+equally. Required: 3 times their speed on the Ball tasks, 1.8 times on the Car tasks. Run it on an idle machine. Needs `prudence engines install`.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-import bullet_safety_gym  # its names for gymnasium
+import bullet_safety_gym  # registers its environments with gymnasium
 import gymnasium
 import numpy as np
 from parity import STEPS, time_as
@@ -30,7 +30,7 @@ def theirs(env, horizon):
     steps, start = 0, time.process_time()
     while time.process_time() - start < SECONDS:
         env.reset()
-        for row in rows[steps // horizon % 20]:  # contacts, and so the speed, depend on the actions: many different ones
+        for row in rows[steps // horizon % 20]:  # the speed depends on contacts, so the actions must vary
             env.step(row)
         steps += horizon
     return steps / (time.process_time() - start)
@@ -40,7 +40,7 @@ def ours(arguments, task):
     command = [arguments.binary, "bench", "env", "--task", task, "--json"]
     start, before = time.perf_counter(), children_cpu()
     line = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)[0]
-    share = (children_cpu() - before) / (time.perf_counter() - start)  # of the core: what other processes left it
+    share = (children_cpu() - before) / (time.perf_counter() - start)  # the share of the core that other processes left
     return line["per_second"] / share, line["microseconds"] / line["bare_microseconds"]
 
 
@@ -55,7 +55,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--core", type=int, default=0)
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {arguments.core})  # inherited by the other side
+    os.sched_setaffinity(0, {arguments.core})  # inherited by the child process
     failed = False
     time_as("original")
     for task, limit in LIMITS.items():
@@ -65,8 +65,8 @@ def main():
         env.close()
         reference, mine = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
         over = statistics.median(pair[2] for pair in pairs)
-        ratio = f"{mine / reference:.2f} times, at least {limit} wanted"
-        print(f"{task}: {mine:.0f} steps a CPU-second, theirs {reference:.0f}, {ratio}; {100 * (over - 1):.0f} % over the bare engine", flush=True)
+        ratio = f"{mine / reference:.2f} times, at least {limit} required"
+        print(f"{task}: {mine:.0f} steps per CPU-second, theirs {reference:.0f}, {ratio}; {100 * (over - 1):.0f} % over the bare engine", flush=True)
         failed |= mine < limit * reference
     sys.exit(int(failed))
 

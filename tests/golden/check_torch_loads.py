@@ -1,4 +1,4 @@
-"""PyTorch loads our files under its own names, strictly, and gives our numbers. Run by hand:
+"""Checks that PyTorch loads our files under its parameter names, strictly, and computes the same numbers. Run manually:
 
     mkdir -p /tmp/torch && PRUDENCE_TORCH=/tmp/torch cargo test --release -p prudence-agent --test golden -- --ignored
     python tests/golden/check_torch_loads.py /tmp/torch
@@ -35,14 +35,14 @@ def close(what, ours, theirs):
 
 
 with torch.no_grad():
-    # The policy that `prudence train` leaves.
+    # The policy that `prudence train` writes.
     tensors = load_file(folder / "policy.safetensors")
     policy = dense(S + H + 1, 32, 16, 2 * A)
     policy.load_state_dict(part(tensors, "policy."), strict=True)
     assert len(tensors) == len(policy.state_dict())
     close("actions", expected["actions"], torch.tanh(policy(torch.tensor(expected["states"]))[:, :A]))
 
-    # Its checkpoint: every network under the same names.
+    # The checkpoint, which has every network under the same names.
     checkpoint = load_file(folder / "checkpoint.safetensors")
     for name in ["policy.", "averaged_policy."]:
         dense(S + H + 1, 32, 16, 2 * A).load_state_dict(part(checkpoint, name), strict=True)
@@ -50,7 +50,7 @@ with torch.no_grad():
         dense(S + H + 1 + A, 32, 16, 1).load_state_dict(part(checkpoint, name), strict=True)
     assert all(torch.equal(x, checkpoint["averaged_" + name]) for name, x in tensors.items())
 
-    # The safety model: log P(psi_t = 1 | s_t, a_t, h_t), h_t being the memory before the step.
+    # The safety model: log P(psi_t = 1 | s_t, a_t, h_t), where h_t is the hidden state before the step.
     tensors = load_file(folder / "safety.safetensors")
     encoder, gru, decoder = dense(S + A, 64, 32), nn.GRU(32, H), dense(S + A + H, 64, 64, 1)
     encoder.load_state_dict(part(tensors, "encoder."), strict=True)

@@ -1,10 +1,10 @@
-"""Whole updates by PyTorch's autograd and optimisers, in f64: the numbers that golden.rs compares ours with.
+"""Computes whole updates with PyTorch's autograd and optimisers in f64, for the golden tests to compare ours with.
 
-    python tests/golden/make_golden.py        # writes learner.json, multiplier.json, fit.json beside itself
+    python tests/golden/make_golden.py        # writes learner.json, multiplier.json, fit.json to its folder
 
-Written from the paper and reading-the-paper.md, not from our code. Random numbers come from SplitMix64, so the files are
-the same whatever the version of torch draws. Every case that must occur (both clips of the Q_psi target, both twins, a
-log-std beyond each end, a clipped gradient, a prefix without a label) is asserted to occur.
+This is written from the paper and reading-the-paper.md, independently of our code. Random numbers come from SplitMix64,
+so the files do not depend on the version of torch. Assertions ensure that every important case occurs: both clips of the
+Q_psi target, both critics of each pair, a log-std beyond each limit, a clipped gradient, and a prefix without a label.
 """
 
 import json
@@ -54,7 +54,7 @@ def tensor(numbers, *shape):
 
 
 def flat(*modules):
-    """Parameters in the order PyTorch lists them: our order too."""
+    """Parameters in PyTorch's order, which is also ours."""
     return [x for module in modules for p in module.parameters() for x in p.detach().flatten().tolist()]
 
 
@@ -77,7 +77,7 @@ def dense(inputs, hidden, outputs):
 
 
 def write(name, value):
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # repr: 17 digits where they are needed
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # repr writes up to 17 digits, as many as are needed
     (HERE / name).write_text(text + "\n")
     print(f"{name}: {len(text) / 1e3:.0f} kB")
 
@@ -106,7 +106,7 @@ def policy_sample(policy, state, noise, seen):
     seen["log_std_inside"] += int(((log_std > AGENT["log_std_min"]) & (log_std < AGENT["log_std_max"])).sum())
     std = log_std.clamp(AGENT["log_std_min"], AGENT["log_std_max"]).exp()
     u = mean + std * noise
-    assert u.abs().max() < 6  # so that the plain ln(1 - tanh^2) below is good to 1e-11
+    assert u.abs().max() < 6  # so that the plain ln(1 - tanh^2) below is accurate to 1e-11
     a = torch.tanh(u)
     log_prob = torch.distributions.Normal(mean, std).log_prob(u) - torch.log(1 - a**2)
     return a, log_prob.sum(-1)
@@ -137,7 +137,7 @@ def learner_case(name, seed, updates):
     critic_adam = torch.optim.Adam([p for c in critics for p in c.parameters()])
     temperature_adam = torch.optim.Adam([log_temperature])
     seen = dict.fromkeys(["log_std_low", "log_std_high", "log_std_inside", "at_floor", "at_zero", "between"], 0)
-    seen |= dict.fromkeys([f"twin{i}" for i in range(twins)], 0) | {"ends": 0, "goes_on": 0}
+    seen |= dict.fromkeys([f"twin{i}" for i in range(twins)], 0) | {"ends": 0, "not_terminal": 0}
 
     def smaller(pair, i):
         seen[f"twin{i}"] += int((pair[0] < pair[1]).sum())
@@ -158,7 +158,7 @@ def learner_case(name, seed, updates):
             "reward": random.normals(BATCH),
             "score": random.uniforms(BATCH, -0.6, 0) if safety else [0.0] * BATCH,
             "next_state": random.normals(BATCH * state_size),
-            "goes_on": [0.0 if random.uniform() < 0.3 else 1.0 for _ in range(BATCH)],
+            "not_terminal": [0.0 if random.uniform() < 0.3 else 1.0 for _ in range(BATCH)],
             "noise": [random.normals(BATCH * ACTION), random.normals(BATCH * ACTION)],
         }
         multiplier = [0.0, 0.7, 3.0, 12.0, 0.2, 1.0, 40.0][k % 7] if safety else 0.0
@@ -167,19 +167,19 @@ def learner_case(name, seed, updates):
             adam.param_groups[0]["lr"] = rate
         state, next_state = (tensor(raw[key], BATCH, state_size) for key in ["state", "next_state"])
         action = tensor(raw["action"], BATCH, ACTION)
-        reward, score, goes_on = (tensor(raw[key], BATCH) for key in ["reward", "score", "goes_on"])
+        reward, score, not_terminal = (tensor(raw[key], BATCH) for key in ["reward", "score", "not_terminal"])
         noise_next, noise_now = (tensor(noise, BATCH, ACTION) for noise in raw["noise"])
-        seen["ends"] += int((goes_on == 0).sum())
-        seen["goes_on"] += int((goes_on == 1).sum())
+        seen["ends"] += int((not_terminal == 0).sum())
+        seen["not_terminal"] += int((not_terminal == 1).sum())
 
         # Targets.
         with torch.no_grad():
             alpha = log_temperature.exp()
             a, log_prob = policy_sample(policy, next_state, noise_next, seen)
             q = [critic(torch.cat([next_state, a], -1)).squeeze(-1) for critic in targets]
-            y = [reward + AGENT["discount"] * goes_on * (torch.minimum(q[0], q[1]) - alpha * log_prob)]
+            y = [reward + AGENT["discount"] * not_terminal * (torch.minimum(q[0], q[1]) - alpha * log_prob)]
             if safety:
-                y_safety = score + AGENT["discount"] * goes_on * torch.minimum(q[2], q[3])
+                y_safety = score + AGENT["discount"] * not_terminal * torch.minimum(q[2], q[3])
                 seen["at_floor"] += int((y_safety < AGENT["score_floor"]).sum())
                 seen["at_zero"] += int((y_safety > 0).sum())
                 seen["between"] += int(((y_safety > AGENT["score_floor"]) & (y_safety < 0)).sum())
@@ -231,7 +231,7 @@ def learner_case(name, seed, updates):
 
 
 def multiplier_case(constraint, target, initial, rate, freeze, maximum, estimates):
-    """Projected Adam on the dual: d L / d lambda = estimate - threshold. An estimate that is no number is passed over."""
+    """Projected Adam on the dual: d L / d lambda = estimate - threshold. A missing estimate is skipped."""
     value = torch.tensor(initial, requires_grad=True)
     adam = torch.optim.Adam([value], lr=rate)
     threshold = math.log(target) if constraint == "lower-bound" else target
@@ -256,7 +256,7 @@ def multiplier_case(constraint, target, initial, rate, freeze, maximum, estimate
 def multiplier_cases():
     random = SplitMix64(7)
     cases = []
-    # Missed for long enough to reach the limit, then kept until it is at 0, then missed again.
+    # The constraint is violated until lambda reaches its maximum, then kept until it is 0, then violated again.
     for constraint, target, missed, kept in [("lower-bound", 0.9, -5.0, -0.01), ("original", 0.9, 0.3, 1.0)]:
         estimates = [missed + 0.2 * random.uniform() for _ in range(20)] + [kept - 0.005 * random.uniform() for _ in range(400)]
         estimates += [missed + 0.2 * random.uniform() for _ in range(10)]
@@ -265,7 +265,7 @@ def multiplier_cases():
         assert case["values"][:5] == [0.1] * 5 and max(case["values"]) == 0.5 and 0.0 in case["values"]
         assert case["values"][-1] > 0
         cases.append(case)
-    # Never near a limit.
+    # Lambda is never at a limit.
     estimates = [math.log(0.95) + 0.05 * random.normal() for _ in range(100)]
     case = multiplier_case("lower-bound", 0.95, 2.0, 0.01, 0, 100.0, estimates)
     assert 0 < min(case["values"]) < max(case["values"]) < 100
@@ -278,7 +278,7 @@ FIT_BATCH = 7
 
 
 def prefix_label(segment, length):
-    """None where nobody said: only the whole of an unsafe span whose breaking step is unknown is labelled."""
+    """None without a label: if the breaking step of an unsafe span is unknown, only the whole span has one."""
     steps = segment["end"] - segment["start"]
     if segment["safe"]:
         return True
@@ -288,9 +288,9 @@ def prefix_label(segment, length):
 
 
 class Safety(nn.Module):
-    """log P(psi_t = 1 | s_t, h_t, a_t): the decoder reads (s, a), normalised, and the memory BEFORE the step.
+    """log P(psi_t = 1 | s_t, h_t, a_t): the decoder reads the normalised (s, a) and the hidden state BEFORE the step.
 
-    With an encoder the GRU reads its output, else (s, a) itself."""
+    With an encoder the GRU reads its output, otherwise (s, a) itself."""
 
     def __init__(self, encoder, hidden, decoder, centre, scale):
         super().__init__()
@@ -300,7 +300,7 @@ class Safety(nn.Module):
         self.centre, self.scale = torch.tensor(centre), torch.tensor(scale)
 
     def forward(self, observations, actions):
-        """[T] from `[T, S]` and `[T, A]`; and h before each step and after the last, [T + 1, H]."""
+        """Returns [T] from `[T, S]` and `[T, A]`, and h before each step and after the last one, [T + 1, H]."""
         x = (torch.cat([observations, actions], -1) - self.centre) * self.scale
         after, _ = self.gru(self.encoder(x))
         h = torch.cat([torch.zeros(1, after.shape[1]), after])
@@ -325,11 +325,11 @@ def fit_case(seed, encoder, prefix_every, steps):
         })
     segment = lambda episode, start, end, safe, at=None: {"episode": episode, "start": start, "end": end, "safe": safe, "at": at}
     segments = [
-        segment(0, 0, 7, False, 3),  # prefixes of both labels, and one that is not asked
+        segment(0, 0, 7, False, 3),  # prefixes with both labels, and one that is not used
         segment(0, 3, 7, True),
-        segment(1, 0, 4, False),  # only the whole of it has a label
-        segment(2, 0, 1, True),  # one step
-        segment(3, 2, 5, False, 2),  # unsafe from its first step on
+        segment(1, 0, 4, False),  # only the whole span has a label
+        segment(2, 0, 1, True),  # a single step
+        segment(3, 2, 5, False, 2),  # unsafe from the first step on
         segment(4, 0, 9, True),
         segment(4, 5, 9, False, 8),
         segment(3, 0, 6, False, 5),
@@ -343,7 +343,7 @@ def fit_case(seed, encoder, prefix_every, steps):
     adam = torch.optim.AdamW(model.parameters(), weight_decay=settings["weight_decay"])
     seen = {"clipped": 0, "not clipped": 0, "no label": 0, "breaking": 0}
     for k in range(steps):
-        size = [FIT_BATCH, 5, FIT_BATCH, 1, 6, FIT_BATCH, 3][k % 7]  # also fewer than there is room for
+        size = [FIT_BATCH, 5, FIT_BATCH, 1, 6, FIT_BATCH, 3][k % 7]  # also smaller batches
         chosen = [random.bits() % len(segments) for _ in range(size)]
         if k == 0:
             chosen = list(range(FIT_BATCH))
@@ -360,7 +360,7 @@ def fit_case(seed, encoder, prefix_every, steps):
             for prefix in range(1, length + 1):
                 if prefix % prefix_every and prefix != length:
                     continue
-                # The state that breaks the rule is read with the next step: the prefix that ends here is not asked.
+                # The model reads the state that breaks the rule with the next step, so the prefix that ends here is not used.
                 if s["start"] + prefix - 1 == s["at"] and prefix != length:
                     seen["breaking"] += 1
                     continue
@@ -372,7 +372,7 @@ def fit_case(seed, encoder, prefix_every, steps):
         loss = torch.stack(terms).mean()
         adam.zero_grad()
         loss.backward()
-        # clip_grad_norm_ divides by norm + 1e-6; we divide by the norm, so that the clipped norm is the clip.
+        # clip_grad_norm_ divides by norm + 1e-6; we divide by the norm, so that the clipped norm equals the limit.
         norm = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
         seen["clipped" if norm > settings["clip"] else "not clipped"] += 1
         if norm > settings["clip"]:

@@ -1,6 +1,6 @@
-"""Where MuJoCo itself puts the capsules of the three robots: what mujoco.rs compares our pictures' limbs with.
+"""Writes MuJoCo's positions of the capsules of the three robots, which mujoco.rs compares with our limbs.
 
-    python tests/golden/make_limbs.py        # needs tests/mujoco-parity/requirements.txt; writes limbs.json beside itself
+    python tests/golden/make_limbs.py        # needs tests/mujoco-parity/requirements.txt; writes limbs.json to its folder
 """
 
 import json

@@ -1,11 +1,11 @@
-"""Compares `prudence rollout` with Gymnasium on MuJoCo's three tasks, from the same states under the same actions.
+"""Compares `prudence rollout` with Gymnasium on MuJoCo's three tasks, from the same states with the same actions.
 
     parity.py --binary PATH [--steps 1000] [--starts 500]
 
-Observations, rewards and velocities must agree to 1e-12, terminations exactly. Each task runs with Gymnasium's own settings, where
-episodes end early; without that end, 1,000 steps on; and with every option changed. Then starts drawn on either side: a two-sample
-Kolmogorov-Smirnov test of every number. (Ours cost a process each here; 10,000 of them are held against the exact distribution in
-crates/env/tests/mujoco.rs.) Needs `prudence engines install`.
+Observations, rewards and velocities must agree to 1e-12, terminations exactly. Each task runs with Gymnasium's default settings, where
+episodes can terminate; without termination, for 1,000 steps; and with every option changed. Then initial states of both sides are compared
+by a two-sample Kolmogorov-Smirnov test of each number. (Each of ours takes a process here; crates/physics/tests/mujoco.rs compares 10,000
+of them with the exact distribution.) Needs `prudence engines install`.
 """
 
 import argparse
@@ -31,13 +31,13 @@ CHANGED = {
 
 
 def settings(task):
-    """By name, the options that both sides get."""
+    """The options that both sides get, by name."""
     if task == "half-cheetah":
-        yield "Gymnasium's own", {}
+        yield "default settings", {}
     else:
-        yield "Gymnasium's own", dict(terminate_when_unhealthy=True)
-        yield "never ended early", dict(terminate_when_unhealthy=False)
-    yield "all changed", CHANGED[task]
+        yield "default settings", dict(terminate_when_unhealthy=True)
+        yield "without termination", dict(terminate_when_unhealthy=False)
+    yield "all settings changed", CHANGED[task]
 
 
 def toml(value):
@@ -45,14 +45,14 @@ def toml(value):
 
 
 def actions(random, steps, size, kind):
-    """Rows of actions: uniform, or at the ends of their range and held for a while."""
+    """Rows of actions: uniform, or at the limits of their range, each held for ten steps."""
     if kind == "uniform":
         return random.uniform(-1.0, 1.0, (steps, size))
     return np.repeat(random.choice([-1.0, 1.0], (steps // 10 + 1, size)), 10, axis=0)[:steps]
 
 
 def theirs(env, qpos, qvel, rows):
-    """What Gymnasium sees after every action, from a reset of the engine: observation, reward, x-velocity, the two marks."""
+    """Gymnasium's values after each action, from a reset of the engine: observation, reward, x-velocity, and both end flags."""
     env.reset(seed=0)
     plain = env.unwrapped
     mujoco.mj_resetData(plain.model, plain.data)
@@ -79,7 +79,7 @@ def ours(arguments, task, options, state, rows, scratch):
 
 
 def compare(arguments, task, options, random, kind, scratch):
-    """The largest difference in one episode, and its steps."""
+    """The largest difference in one episode, and the number of steps."""
     env = gymnasium.make(IDS[task], disable_env_checker=True, **options)
     plain = env.unwrapped
     qpos = plain.init_qpos + random.uniform(-0.05, 0.05, plain.model.nq)
@@ -89,13 +89,13 @@ def compare(arguments, task, options, random, kind, scratch):
     expected = list(theirs(env, qpos, qvel, rows))
     found = list(ours(arguments, task, options, state, rows, scratch))
     if [marks for _, marks in expected] != [marks for _, marks in found]:
-        sys.exit(f"{task}: ours ends after {len(found)} steps with {found[-1][1]}, Gymnasium after {len(expected)} with {expected[-1][1]}")
+        sys.exit(f"{task}: our episode ends after {len(found)} steps with {found[-1][1]}, Gymnasium's after {len(expected)} with {expected[-1][1]}")
     worst = np.abs(np.array([row for row, _ in expected]) - np.array([row for row, _ in found])).max()
     return worst, len(expected)
 
 
 def starts(arguments, task, scratch):
-    """Start states of either side, [starts, numbers]."""
+    """Initial states of both sides, [starts, numbers]."""
     option = "exclude_current_positions_from_observation"
     env = gymnasium.make(IDS[task], disable_env_checker=True, **{option: False})
     reference = np.array([env.reset(seed=seed)[0] for seed in range(arguments.starts)])
@@ -108,7 +108,7 @@ def starts(arguments, task, scratch):
 
 
 def distance(one, other):
-    """Kolmogorov-Smirnov's: the largest gap between the empirical distributions of two samples of one size."""
+    """The Kolmogorov-Smirnov distance between two samples of the same size."""
     both = np.sort(np.concatenate([one, other]))
     ranks = [np.searchsorted(np.sort(sample), both, side="right") / len(sample) for sample in (one, other)]
     return np.abs(ranks[0] - ranks[1]).max()
@@ -132,8 +132,8 @@ def main():
         with tempfile.TemporaryDirectory() as scratch:
             pair = starts(arguments, task, pathlib.Path(scratch))
         found = max(map(distance, pair[0].T, pair[1].T))
-        limit = np.sqrt(np.log(2e4) / arguments.starts)  # one in ten thousand; the seeds are fixed
-        print(f"{task}: {arguments.starts} starts, largest Kolmogorov-Smirnov distance {found:.3f}, limit {limit:.3f}")
+        limit = np.sqrt(np.log(2e4) / arguments.starts)  # exceeded with probability 1e-4; the seeds are fixed
+        print(f"{task}: {arguments.starts} initial states, largest Kolmogorov-Smirnov distance {found:.3f}, limit {limit:.3f}")
         failed |= found > limit
     sys.exit(int(failed))
 

@@ -1,11 +1,11 @@
-"""Environment steps a CPU-second of `prudence bench env` beside Gymnasium's, both on one core, under random actions.
+"""Compares environment steps per CPU-second of `prudence bench env` and Gymnasium, on one core with random actions.
 
     speed.py --binary PATH [--pairs 3] [--core 0]
 
-Sides take turns, and the best of each counts, so that other work on the machine weighs on both alike. Must hold: 1.8 times Gymnasium on all
-three as Gymnasium makes them, and at most 10 % over the bare engine (the median). Beside it, as our tasks have them: no early end. Under
-random actions the robots then lie on the floor for most of an episode, and contacts make the engine's own share of a step larger: with less
-around it to save, the ratio is smaller. Run it on an idle machine. Needs `prudence engines install`.
+The two sides run in turns and the best result of each counts, so that other load on the machine affects both equally. Required: 1.8 times
+Gymnasium's speed on all three tasks with Gymnasium's settings, and at most 10 % over the bare engine (the median). The settings of our tasks,
+without termination, are measured too. With random actions the robots then lie on the floor for most of an episode, and contacts increase the
+engine's share of a step, so the ratio is smaller. Run it on an idle machine. Needs `prudence engines install`.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def theirs(task, options):
     steps, start = 0, time.process_time()
     while time.process_time() - start < SECONDS:
         env.reset(seed=steps)
-        for row in rows[steps // 1000 % 50]:  # contacts, and so the speed, depend on the actions: many different ones
+        for row in rows[steps // 1000 % 50]:  # the speed depends on contacts, so the actions must vary
             if any(env.step(row)[2:4]):
                 env.reset()
         steps += 1000
@@ -42,7 +42,7 @@ def ours(arguments, task, options):
     command = [arguments.binary, "bench", "env", "--task", task, "--json", *sets]
     start, before = time.perf_counter(), children_cpu()
     line = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)[0]
-    share = (children_cpu() - before) / (time.perf_counter() - start)  # of the core: what other processes left it
+    share = (children_cpu() - before) / (time.perf_counter() - start)  # the share of the core that other processes left
     return line["per_second"] / share, line["microseconds"] / line["bare_microseconds"]
 
 
@@ -57,15 +57,15 @@ def main():
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--core", type=int, default=0)
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {arguments.core})  # inherited by the other side
+    os.sched_setaffinity(0, {arguments.core})  # inherited by the child process
     failed = False
     for task, end in [("hopper", True), ("walker2d", True), ("half-cheetah", None), ("hopper", False), ("walker2d", False)]:
         options = {} if end is None else {"terminate_when_unhealthy": end}
         pairs = [(theirs(task, options), *ours(arguments, task, options)) for _ in range(arguments.pairs)]
         reference, mine = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
         over = statistics.median(pair[2] for pair in pairs)
-        name = task if end is not False else f"{task} without an early end"
-        print(f"{name}: {mine:.0f} steps a CPU-second, Gymnasium {reference:.0f}, {mine / reference:.2f} times; {100 * (over - 1):.1f} % over the bare engine")
+        name = task if end is not False else f"{task} without termination"
+        print(f"{name}: {mine:.0f} steps per CPU-second, Gymnasium {reference:.0f}, {mine / reference:.2f} times; {100 * (over - 1):.1f} % over the bare engine")
         failed |= end is not False and mine < 1.8 * reference or over > 1.1
     sys.exit(int(failed))
 

@@ -1,4 +1,4 @@
-"""What a run writes, read by the Python packages people use: TensorBoard, Arrow (pandas, polars), safetensors.
+"""Reads the files of a run with the usual Python packages: TensorBoard, Arrow (pandas, polars), safetensors.
 
 usage: reads_a_run.py RUN
 """
@@ -34,10 +34,10 @@ assert {l["episode"] for l in labels} == set(range(len(lengths))), "an episode h
 
 policy = load_file(seed / "policy.safetensors")
 model = load_file(run / "round-1/safety/model.safetensors")
-assert policy["policy.0.weight"].shape[1] == 2 + model["0.gru.weight_hh_l0"].shape[1] + 1, "policy sees s, h and the sum"
+assert policy["policy.0.weight"].shape[1] == 2 + model["0.gru.weight_hh_l0"].shape[1] + 1, "the policy reads s, h and the running sum"
 assert model["0.decoder.4.bias"].shape == (1,)
 for name, tensor in model.items():
-    assert (policy[f"safety.{name}"] == tensor).all(), f"the policy carries another {name} than the round's model"
+    assert (policy[f"safety.{name}"] == tensor).all(), f"{name} in the policy's file differs from the round's model"
 
 evaluation = json.load(open(run / "evaluation.json"))
 assert {r["algo"] for r in evaluation["results"]} == {"sac", "safesac-h"}

@@ -1,10 +1,10 @@
-"""Compares `prudence rollout TASK` with pyRDDLGym on the task's own texts, noise off: every Normal returns its mean.
+"""Compares `prudence rollout TASK` with pyRDDLGym on the task's RDDL texts, without noise: every Normal gives its mean.
 
     parity.py TASK DOMAIN INSTANCE --binary PATH [--starts 10]
     parity.py navigation tasks/rddl/navigation.rddl tasks/rddl/navigation-instance.rddl --binary target/release/prudence
 
-From random start states, under random actions within their bounds, the observation, the reward and the termination of every step
-must agree as run.py demands. Columns of actions and observations: the fluents as declared, the objects of each in row-major order.
+From random initial states, with random actions within their bounds, the observation, the reward and the termination of every step
+must agree as in run.py. The columns of actions and observations are the fluents as declared, with the objects of each in row-major order.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from run import TOLERANCE, difference, read_lines
 
 
 class Noiseless:
-    """Stands in for numpy's generator; any law but the normal one is an error."""
+    """Replaces numpy's generator; any distribution other than the normal one is an error."""
 
     def normal(self, loc, scale):
         return loc
@@ -35,7 +35,7 @@ def ground(model, values):
 
 
 def start_state(simulator, random):
-    """The instance's start, every real moved by up to one unit; set in the simulator and returned by ground names."""
+    """The instance's initial state with every real number shifted by up to 1; sets it in the simulator and returns it by ground names."""
     simulator.reset()
     for fluent, kind in simulator.rddl.state_ranges.items():
         if kind == "real":
@@ -45,14 +45,14 @@ def start_state(simulator, random):
 
 
 def random_actions(simulator, steps, random):
-    """Rows of actions within their bounds, [steps, actions], and their names."""
+    """The names of the actions and random rows of them within their bounds, [steps, actions]."""
     names = list(simulator.grounded_noop_actions)
     bounds = np.array([RDDLConstraints(simulator).bounds[name] for name in names])
     return names, random.uniform(*np.clip(bounds, -REACH, REACH).T, size=(steps, len(names)))
 
 
 def expected(simulator, names, rows):
-    """What the reference sees and earns after each action."""
+    """The reference's observation, reward and termination after each action."""
     fluents = list(simulator.rddl.observ_fluents or simulator.rddl.state_fluents)
     for row in rows:
         action = simulator.prepare_actions_for_sim(dict(zip(names, map(float, row))))
@@ -64,7 +64,7 @@ def expected(simulator, names, rows):
 
 
 def worst_of_rollout(arguments, simulator, random, scratch):
-    """The largest difference in one episode, and its steps."""
+    """The largest difference in one episode, and the number of steps."""
     state = start_state(simulator, random)
     names, rows = random_actions(simulator, simulator.rddl.horizon, random)
     (scratch / "state.json").write_text(json.dumps(state))
@@ -76,7 +76,7 @@ def worst_of_rollout(arguments, simulator, random, scratch):
     ours = [[*line["observation"], line["reward"], line["terminated"]] for line in read_lines(scratch / "out.jsonl")[1:]]
     theirs = list(expected(simulator, names, rows))
     if len(ours) != len(theirs):
-        sys.exit(f"{arguments.task}: ours has {len(ours)} steps, pyRDDLGym {len(theirs)}")
+        sys.exit(f"{arguments.task}: our episode has {len(ours)} steps, pyRDDLGym's {len(theirs)}")
     pairs = [pair for mine, reference in zip(ours, theirs) for pair in zip(mine, reference, strict=True)]
     return max(difference(*pair) for pair in pairs), len(theirs)
 
@@ -94,7 +94,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         results = [worst_of_rollout(arguments, simulator, random, pathlib.Path(scratch)) for _ in range(arguments.starts)]
     worst = max(result[0] for result in results)
-    print(f"{arguments.task}: {sum(result[1] for result in results)} steps from {arguments.starts} starts, largest difference {worst:.1e}")
+    print(f"{arguments.task}: {sum(result[1] for result in results)} steps from {arguments.starts} initial states, largest difference {worst:.1e}")
     sys.exit(worst > TOLERANCE)
 
 

@@ -1,10 +1,10 @@
-"""Random small domains, compared like the repository's: where pyRDDLGym accepts a text, ours must, and agree.
+"""Compares random small domains like those of the repository: if pyRDDLGym accepts a text, ours must accept it and agree.
 
     random_texts.py --binary PATH [--count 300] [--seed 0] [--keep FOLDER]
 
-The expressions are well typed but brackets are left out at random, so precedence is tested too. Nothing is divided by zero: for pyRDDLGym
-0 * inf is 0 or NaN, depending on the other objects; for us it is 0. A text that pyRDDLGym refuses or fails on says nothing and is only
-counted. Texts that show a difference are kept.
+The expressions are well typed, but brackets are omitted at random, which also tests precedence. There is no division by zero: in pyRDDLGym
+0 * inf is 0 or NaN, depending on the other objects; in ours it is 0. A text that pyRDDLGym rejects or fails on is only counted. Texts that
+show a difference are kept.
 """
 
 import argparse
@@ -57,7 +57,7 @@ instance i {
 
 
 class Writer:
-    """Writes expressions of a given kind; `scope` holds the variables that may be used, by type."""
+    """Writes expressions of a given kind; `scope` holds the variables that may be used and their types."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -67,7 +67,7 @@ class Writer:
         return self.random.choice(options)
 
     def bracketed(self, text):
-        """Sometimes bare, so that precedence decides."""
+        """A text in brackets or, sometimes, without them, so that precedence decides."""
         return self.pick([f"({text})", f"[{text}]", f"({text})", text])
 
     def node(self, scope):
@@ -182,7 +182,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "rddl-random-texts")
     arguments = parser.parse_args()
-    outcomes = dict.fromkeys(("agree", "differ", "refused by ours", "refused by pyRDDLGym"), 0)
+    outcomes = dict.fromkeys(("agree", "differ", "rejected by ours", "rejected by pyRDDLGym"), 0)
     arguments.keep.mkdir(parents=True, exist_ok=True)
     uniforms = arguments.keep / "uniforms.txt"
     write_uniforms(uniforms)
@@ -194,18 +194,18 @@ def main():
         instance.write_text(INSTANCE)
         row = check(arguments.binary, domain, instance, uniforms, folder / "traces", steps=5, timeout=30.0)
         if row["steps"] < 5:
-            outcome = "refused by pyRDDLGym"
+            outcome = "rejected by pyRDDLGym"
         elif not row["accepted"]:
-            outcome = "refused by ours"
+            outcome = "rejected by ours"
         else:
             outcome = "agree" if row["agrees"] else "differ"
         outcomes[outcome] += 1
-        if outcome in ("differ", "refused by ours"):
+        if outcome in ("differ", "rejected by ours"):
             print(f"{folder}: {row['reason']}", flush=True)
         else:
             shutil.rmtree(folder)
     print(", ".join(f"{name}: {count}" for name, count in outcomes.items()))
-    sys.exit(bool(outcomes["differ"] or outcomes["refused by ours"]))
+    sys.exit(bool(outcomes["differ"] or outcomes["rejected by ours"]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The reference side: steps a domain in pyRDDLGym with every draw taken from one list of uniform numbers."""
+"""The reference: steps a domain in pyRDDLGym, with every draw taken from one list of uniform numbers."""
 
 import json
 import time
@@ -17,12 +17,12 @@ FNV_OFFSET = np.uint64(0xCBF29CE484222325)
 FNV_PRIME = np.uint64(0x100000001B3)
 NOT_RANDOM = {"KronDelta", "DiracDelta"}
 PRIMITIVE = {"bool", "int", "real"}
-ATTEMPTS = 32  # at a legal action, before doing nothing
-REACH = 10.0  # how far from the default an unbounded action may go
+ATTEMPTS = 32  # tries to find a legal action before taking none
+REACH = 10.0  # how far an unbounded action may be from its default
 
 
 def load(domain, instance):
-    """Parses the two texts into pyRDDLGym's lifted model, as its own environment does."""
+    """Parses the two texts into pyRDDLGym's lifted model, as its environment does."""
     parser = RDDLParser(lexer=None, verbose=False)
     parser.build()
     return RDDLLiftedModel(parser.parse(RDDLReader(str(domain), str(instance)).rddltxt))
@@ -42,7 +42,7 @@ def random_nodes(part):
 
 
 def fnv(text):
-    """FNV-1a, 64 bits, of an ASCII text; or of every row of an array of texts."""
+    """The 64-bit FNV-1a hash of an ASCII text, or of each row of an array of texts."""
     rows = np.atleast_1d(np.asarray(text, dtype=np.bytes_))
     characters = rows.view(np.uint8).reshape(len(rows), -1).astype(np.uint64)
     result = np.full(len(rows), FNV_OFFSET)
@@ -52,7 +52,7 @@ def fnv(text):
 
 
 class PairedGenerator:
-    """Stands in for numpy's generator: each law is the inverse of its distribution function at the uniforms of the node being sampled."""
+    """Replaces numpy's generator: each distribution is inverted at the uniform numbers of the node that is being sampled."""
 
     def __init__(self, simulator):
         self.u = simulator.node_uniforms
@@ -110,7 +110,7 @@ class PairedGenerator:
 
 
 class PairedSimulator(RDDLSimulator):
-    """pyRDDLGym's simulator, its random numbers keyed by step, cpf, site and index instead of by the order of the calls."""
+    """pyRDDLGym's simulator with random numbers that depend on step, cpf, site and index instead of on the order of calls."""
 
     def __init__(self, model, uniforms):
         super().__init__(model, rng=PairedGenerator(self))
@@ -127,7 +127,7 @@ class PairedSimulator(RDDLSimulator):
         }
 
     def node_uniforms(self):
-        """The uniforms of the innermost node, shaped as its scope: the cpf's parameters, then aggregation variables, outermost first."""
+        """The uniform numbers of the innermost node, in the shape of its scope: the cpf's parameters, then aggregation variables, outermost first."""
         node = self.stack[-1]
         shape = self.rddl.object_counts(kind for _, kind in self.traced.cached_objects_in_scope(node))
         count = int(np.prod(shape))
@@ -136,7 +136,7 @@ class PairedSimulator(RDDLSimulator):
         self.draws += count
         result = self.uniforms[keys % np.uint64(len(self.uniforms))]
         if node.etype[1] == "Kumaraswamy":
-            result = 1.0 - result  # pyRDDLGym inverts the survival function of this one
+            result = 1.0 - result  # pyRDDLGym inverts the survival function of this distribution
         return result.reshape(shape) if shape else float(result[0])
 
     def _sample_random(self, expr, subs):
@@ -152,7 +152,7 @@ class PairedSimulator(RDDLSimulator):
         return result
 
     def values(self, fluents):
-        """Ground names and plain values of the given fluents; objects by name."""
+        """The values of the given fluents by ground name; objects are given by name."""
         result = {}
         for fluent in fluents:
             array, kind = self.subs[fluent], self.rddl.variable_ranges[fluent]
@@ -163,7 +163,7 @@ class PairedSimulator(RDDLSimulator):
 
 
 class RandomActions:
-    """Random actions that keep to max-nondef-actions, to the bounds and, where `ATTEMPTS` tries find one, to the preconditions."""
+    """Random actions within max-nondef-actions and the bounds that also satisfy the preconditions, or no action after `ATTEMPTS` tries."""
 
     def __init__(self, simulator, seed):
         self.simulator = simulator
@@ -174,7 +174,7 @@ class RandomActions:
         self.most = min(len(self.kinds), simulator.rddl.max_allowed_actions)
 
     def value(self, name, share):
-        """A value of one action, from the given share of its range nearest to the default."""
+        """A value of one action, from the given share of its range around the default."""
         kind, default = self.kinds[name], self.defaults[name]
         if kind == "bool":
             return not default
@@ -188,7 +188,7 @@ class RandomActions:
         return int(round(value)) if kind == "int" else float(value)
 
     def __call__(self):
-        """Ground names and values (objects by index); fewer and smaller ones as the tries fail."""
+        """Ground names and values (objects by index); fewer and smaller values after failed tries."""
         simulator = self.simulator
         for attempt in range(ATTEMPTS if self.most else 0):
             share = 0.5 ** (attempt // 4)
@@ -201,13 +201,13 @@ class RandomActions:
 
 
 def named(action, simulator):
-    """The action as our binary reads it: objects by name."""
+    """The action in the format of our binary, with objects by name."""
     kinds, objects = simulator.grounded_action_ranges, simulator.rddl.type_to_objects
     return {name: value if kinds[name] in PRIMITIVE else objects[kinds[name]][value] for name, value in action.items()}
 
 
 def episode(simulator, choose, steps, deadline, actions_file, trace_file, meta):
-    """One episode of at most so many steps, written line by line, so that a failure keeps the steps before it."""
+    """Runs an episode of at most `steps` steps and writes it line by line, so that a failure keeps the earlier steps."""
     model = simulator.rddl
     simulator.reset()
     simulator.step_index = 0
@@ -236,10 +236,10 @@ def episode(simulator, choose, steps, deadline, actions_file, trace_file, meta):
 
 
 def write(domain, instance, uniforms, folder, steps, seconds, seed=0):
-    """Episodes until there are enough steps or seconds.
+    """Writes episodes until there are enough steps or the time is up.
 
-    Episode k is folder/actions-k.jsonl and folder/trace-k.jsonl, as `prudence rddl simulate` reads and writes them;
-    folder/meta.json counts, and tells what pyRDDLGym raised.
+    Episode k is in folder/actions-k.jsonl and folder/trace-k.jsonl, in the formats of `prudence rddl simulate`;
+    folder/meta.json has the counts and the error that pyRDDLGym raised, if any.
     """
     start = time.monotonic()
     meta = {"episodes": 0, "steps": 0, "acted": 0, "draws": 0, "failure": None}
@@ -251,7 +251,7 @@ def write(domain, instance, uniforms, folder, steps, seconds, seed=0):
             with open(folder / f"actions-{number}.jsonl", "w") as actions, open(folder / f"trace-{number}.jsonl", "w") as lines:
                 meta["episodes"] += 1
                 episode(simulator, choose, steps - meta["steps"], start + seconds, actions, lines, meta)
-    except Exception as error:  # whatever pyRDDLGym raises is a row of the table
+    except Exception as error:  # any error of pyRDDLGym becomes a row of the table
         meta["failure"] = f"{type(error).__name__}: {error}".strip().splitlines()[0]
     meta["seconds"] = round(time.monotonic() - start, 2)
     (folder / "meta.json").write_text(json.dumps(meta))

@@ -1,8 +1,8 @@
 """Compares `prudence rddl simulate` with pyRDDLGym on the domains of rddlrepository, and prints a table.
 
-Both sides get the same actions and the same list of uniform numbers. Two values a and b agree when
-|a - b| <= 1e-9 max(1, |a|, |b|), or when both are the same infinity, both NaN, or the same name.
-Exit code 1 when an accepted domain disagrees, or when less than 80 % of the domains are accepted.
+Both sides get the same actions and the same list of uniform numbers. Two values a and b agree if
+|a - b| <= 1e-9 max(1, |a|, |b|), or if both are the same infinity, both NaN, or the same name.
+The exit code is 1 if an accepted domain disagrees or less than 80 % of the domains are accepted.
 """
 
 import argparse
@@ -43,16 +43,16 @@ SUBSET = """
     rddlsim/ComplexSysAdmin rddlsim/Logistics rddlsim/PropDBN rddlsim/Workforce
     standalone/Elevators standalone/HVAC standalone/Intruders/Continuous standalone/Navigation standalone/TrafficBLX/SimplePhases
     own/Language own/Laws
-""".split()  # the first instance of each
+""".split()  # with the first instance of each
 
 
 def number_in(path):
-    """The instance's number, to sort by and to name it."""
+    """The number of an instance, for sorting and naming."""
     return int("".join(filter(str.isdigit, path.stem)) or 0)
 
 
 def domains():
-    """Name -> (domain file, instance files): every folder of the repository that has a domain, and our own."""
+    """Name -> (domain file, instance files): all folders of the repository with a domain, and our own domains."""
     found = {}
     for root, prefix in ((ARCHIVE, ""), (HERE / "own", "own/")):
         for domain in sorted(root.rglob("domain.rddl")):
@@ -68,13 +68,13 @@ def write_uniforms(path):
 
 
 def quietly(function, *arguments):
-    """Calls without what pyRDDLGym says on the way."""
+    """Calls a function without pyRDDLGym's output."""
     with open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
         function(*arguments)
 
 
 def reference(domain, instance, uniforms, folder, steps, timeout):
-    """The reference's meta.json; its traces lie in `folder` and are kept there until reference.py or the texts change."""
+    """The reference's meta.json. Its traces are kept in `folder` until reference.py or the texts change."""
     texts = b"".join(path.read_bytes() for path in (HERE / "reference.py", domain, instance))
     version = hashlib.sha256(texts + f"{steps} {timeout}".encode()).hexdigest()
     meta_file = folder / "meta.json"
@@ -89,7 +89,7 @@ def reference(domain, instance, uniforms, folder, steps, timeout):
     child.join(timeout)
     if child.is_alive():
         child.kill()
-        meta = {"episodes": 0, "steps": 0, "acted": 0, "draws": 0, "failure": f"no answer within {timeout:g} s"}
+        meta = {"episodes": 0, "steps": 0, "acted": 0, "draws": 0, "failure": f"no result within {timeout:g} s"}
     else:
         meta = json.loads(meta_file.read_text())
     meta["version"] = version
@@ -102,7 +102,7 @@ def read_lines(path):
 
 
 def difference(ours, theirs):
-    """Relative difference of two values; infinite for what cannot be compared. Ours writes "NaN", "inf" and "-inf"."""
+    """The relative difference of two values; infinite if they cannot be compared. Ours writes "NaN", "inf" and "-inf"."""
     if ours == theirs:
         return 0.0
     try:
@@ -116,7 +116,7 @@ def difference(ours, theirs):
 
 
 def compare(ours, theirs):
-    """The largest difference of two traces, and in words the first one that is too large."""
+    """The largest difference of two traces, and a description of the first one that is too large."""
     worst, first = 0.0, None
     for mine, reference_line in zip(ours, theirs):
         for section, expected in reference_line.items():
@@ -132,26 +132,26 @@ def compare(ours, theirs):
                 if distance > TOLERANCE and first is None:
                     first = f"t={reference_line['t']} {section} {name}: ours {pair[0]}, reference {pair[1]}"
     if len(ours) != len(theirs):
-        worst, first = math.inf, first or f"ours has {len(ours) - 1} steps, the reference {len(theirs) - 1}"
+        worst, first = math.inf, first or f"our episode has {len(ours) - 1} steps, the reference {len(theirs) - 1}"
     return worst, first
 
 
 def simulate(binary, domain, instance, uniforms, out, timeout, more):
-    """Runs our side; None, or in words why there is no trace, and whether the texts were refused (not: failed while stepping)."""
+    """Runs our side. Returns why there is no trace (or None), and whether the texts were rejected, as opposed to failing in a step."""
     out.unlink(missing_ok=True)
     command = [binary, "rddl", "simulate", domain, instance, "--uniforms", uniforms, "--out", out, *more]
     try:
         done = subprocess.run(command, timeout=timeout, capture_output=True, text=True)
     except subprocess.TimeoutExpired:
-        return f"ours: no answer within {timeout:g} s", False
+        return f"ours: no result within {timeout:g} s", False
     message = (done.stderr.strip() or done.stdout.strip()).split("\n")[0].replace(f"{domain.parent}/", "")
     if done.returncode == 2 and subprocess.run([binary, "rddl", "check", domain, instance], capture_output=True).returncode == 2:
-        return f"refused: {message}", True
+        return f"rejected: {message}", True
     return (f"ours: exit code {done.returncode}: {message}" if done.returncode else None), False
 
 
 def check(binary, domain, instance, uniforms, folder, steps, timeout):
-    """One row of the table: every episode of the reference, stepped by ours."""
+    """One row of the table: all episodes of the reference, compared with ours."""
     meta = reference(domain, instance, uniforms, folder, steps, timeout)
     row = {key: meta[key] for key in ("episodes", "steps", "acted", "draws")}
     row |= {"accepted": True, "agrees": None, "difference": None, "reason": f"pyRDDLGym: {meta['failure']}" if meta["failure"] else ""}
@@ -181,7 +181,7 @@ def print_row(row):
 
 
 def summarise(rows):
-    """Counts; a domain is accepted when every instance tried is."""
+    """Summarises the rows; a domain is accepted if all its instances are."""
     names = {row["domain"] for row in rows}
     refused = {row["domain"] for row in rows if not row["accepted"]}
     return {
@@ -201,12 +201,12 @@ def summarise(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", help="our binary; without it only the reference traces are made")
-    parser.add_argument("--domains", help="only those whose name contains one of these, separated by commas")
-    parser.add_argument("--instances", type=int, default=3, help="at most so many a domain (3)")
+    parser.add_argument("--binary", help="our binary; without it only the reference traces are written")
+    parser.add_argument("--domains", help="only domains whose name contains one of these words, separated by commas")
+    parser.add_argument("--instances", type=int, default=3, help="maximum number of instances per domain (default 3)")
     parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds for each side of an instance (60)")
-    parser.add_argument("--subset", action="store_true", help="a fixed choice that takes under two minutes")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds for each side of an instance (default 60)")
+    parser.add_argument("--subset", action="store_true", help="a fixed subset that takes less than two minutes")
     parser.add_argument("--cache", type=pathlib.Path, help="keep the reference traces here")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

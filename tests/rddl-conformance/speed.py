@@ -1,9 +1,10 @@
-"""Steps per CPU-second of pyRDDLGym and of `prudence bench env`, on the same texts, on one core, taking turns.
+"""Compares steps per CPU-second of pyRDDLGym and `prudence bench env` on the same texts, on one core in turns.
 
     speed.py --binary PATH [--core 1] [--repeats 5] [--json]
 
-The texts: our own tasks, and the two of rddlrepository they come after. Both sides step random actions drawn beforehand, episode after
-episode. pyRDDLGym: its environment as it comes and with `vectorized`, the faster of the two. Exit code 1 below 200 times.
+The texts are those of our tasks, and the two of rddlrepository that they are based on. Both sides step random actions that are drawn
+beforehand. pyRDDLGym's environment is measured with and without `vectorized`, and the faster one counts. The exit code is 1 if ours is less
+than 200 times as fast.
 """
 
 import argparse
@@ -30,8 +31,8 @@ TEXTS = {
     "repository HVAC": (ARCHIVE / "standalone/HVAC/domain.rddl", ARCHIVE / "standalone/HVAC/instance0.rddl"),
 }
 TASK = 'name = "speed"\nsummary = ""\nrule = "1 < 2"\ntarget = 0.9\nenv = {{ kind = "rddl", domain = "{}", instance = "{}" }}\n'
-SECONDS = 3.0  # of each measurement
-TARGET = 200  # times pyRDDLGym
+SECONDS = 3.0  # per measurement
+TARGET = 200  # the required ratio to pyRDDLGym
 
 
 def python_side(texts, vectorized):
@@ -51,7 +52,7 @@ def python_side(texts, vectorized):
 
 
 def our_side(binary, texts):
-    """Steps per CPU-second of our binary: its steps per second, over the share of the core it got."""
+    """Steps per CPU-second of our binary: its steps per second, divided by its share of the core."""
     with tempfile.TemporaryDirectory() as scratch:
         task = pathlib.Path(scratch) / "speed.toml"
         task.write_text(TASK.format(*texts))
@@ -69,7 +70,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore")  # gymnasium's, about its float32 bounds
+    warnings.simplefilter("ignore")  # gymnasium warns about its float32 bounds
     os.sched_setaffinity(0, {arguments.core})  # our binary inherits it
     results = []
     for name, texts in TEXTS.items():
@@ -82,7 +83,7 @@ def main():
     if arguments.json:
         print(json.dumps(results, indent=1))
     else:
-        print(f"{'texts':<22} {'pyRDDLGym/s':>12} {'ours/s':>12} {'ratio':>8}   medians of {arguments.repeats}; the ratio is of each turn")
+        print(f"{'texts':<22} {'pyRDDLGym/s':>12} {'ours/s':>12} {'ratio':>8}   medians of {arguments.repeats}; the ratio is the median over turns")
         for result in results:
             print("{texts:<22} {pyrddlgym:>12.0f} {ours:>12.0f} {ratio:>8.0f}".format(**result))
     sys.exit(any(result["ratio"] < TARGET for result in results))
