@@ -1,4 +1,4 @@
-//! Acting: policies choose actions for N environments at once, and the scorer's memory moves along beside them.
+//! Acting: policies choose actions for N environments at once; the scorer follows each episode.
 
 use prudence_core::random::{StreamId, blocks};
 use prudence_nn::work::{Columns, Drawn, Input, LogStd, Pass, Units};
@@ -17,7 +17,7 @@ pub enum Choose {
     Mode,
 }
 
-/// Room for one step of N environments, one row of a bank of N policies each.
+/// N policies acting in N environments, one row each.
 pub struct Actor<D: Device> {
     device: D,
     policy: Bank<Mlp>,
@@ -30,18 +30,18 @@ pub struct Actor<D: Device> {
     action: D::Buf,
     /// `[N, state]`
     state: D::Buf,
-    /// `[N, 6]`: where each row's noise is drawn from
+    /// `[N, 6]`: the address of each row's noise
     addresses: D::Rows,
     noise: D::Buf,
     pass: Pass<D>,
     drawn: Drawn<D>,
     active: D::Buf,
-    /// The history of each row, where there is a scorer.
+    /// The history of each row's episode, where there is a scorer.
     pub tracker: Option<Tracker<D>>,
 }
 
 impl<D: Device> Actor<D> {
-    /// For a bank of policies, one environment each.
+    /// For a bank of policies, with one environment each.
     pub fn new(
         device: &D,
         scaling: &Scaling,
@@ -70,26 +70,26 @@ impl<D: Device> Actor<D> {
         })
     }
 
-    /// Forgets the history of a row: the start of an episode.
+    /// Clears the history of a row, at the start of an episode.
     pub fn start(&mut self, row: usize, scorer: Option<&Scorer<D>>) {
         if let (Some(scorer), Some(tracker)) = (scorer, &mut self.tracker) {
             scorer.reset(tracker, row);
         }
     }
 
-    /// Puts a row where an episode stands that was scored as a whole.
+    /// Sets the history of a row to that of an episode in progress, which was scored as a whole.
     pub fn continue_from(&mut self, row: usize, scorer: &Scorer<D>, scores: &EpisodeScores) {
         if let Some(tracker) = &mut self.tracker {
             scorer.continue_from(tracker, row, scores);
         }
     }
 
-    /// Says what a row's environment shows.
+    /// Sets a row's observation, in the environment's units.
     pub fn show(&mut self, row: usize, observation: &[f32]) {
         self.device.write(&mut self.observation, row * self.units.observation_width, observation);
     }
 
-    /// Says which stream a row's action is drawn from, at step `t` of its episode.
+    /// Sets the noise of a row's action at step `t` of its episode: the stream's normals from block `t * blocks(A)` on.
     pub fn draw_from(&mut self, row: usize, stream: StreamId, t: usize) {
         let block = t as u64 * blocks(self.units.action_width);
         self.device.write_rows(&mut self.addresses, row * 6, &stream.address(block));
@@ -114,7 +114,7 @@ impl<D: Device> Actor<D> {
         Ok(d.read(&self.action, 0, actions)?)
     }
 
-    /// Scores the step that the active rows take from what they were shown by these actions, `[N, A]`.
+    /// Scores the step of each active row: its observation, and its action in `actions`, `[N, A]`.
     pub fn score(&mut self, scorer: Option<&Scorer<D>>, actions: &[f32], active: &[bool]) {
         let (Some(scorer), Some(tracker)) = (scorer, &mut self.tracker) else { return };
         let d = &self.device;
@@ -125,7 +125,7 @@ impl<D: Device> Actor<D> {
         scorer.step(tracker, &self.observation, &self.action, &self.active);
     }
 
-    /// The model's log P of the step a row took last.
+    /// The model's log P of a row's last step.
     pub fn log_prob(&self, row: usize) -> Result<Option<f32>, Error> {
         self.number(row, |tracker| &tracker.log_prob)
     }

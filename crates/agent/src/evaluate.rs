@@ -1,6 +1,6 @@
-//! Test episodes in an environment of their own, judged by the true rule.
+//! Test episodes in their own environment, judged by the true rule.
 //!
-//! The rule is for people: what is computed here never reaches a learner.
+//! The rule is for people: nothing computed here reaches a learner.
 
 use std::ops::Range;
 
@@ -16,14 +16,14 @@ use crate::actor::{Actor, Choose};
 use crate::recorder::Recorder;
 use crate::scaling::Scaling;
 
-/// One test episode and what is to be said of it.
+/// A test episode with its judgement.
 #[derive(Clone, Debug)]
 pub struct TestEpisode {
-    /// What happened.
+    /// The trajectory.
     pub episode: Episode,
-    /// Undiscounted, unscaled.
+    /// The undiscounted sum of unscaled rewards.
     pub total_reward: f64,
-    /// Whether the true rule held at every step.
+    /// Whether the true rule held throughout.
     pub safe: bool,
     /// Share of the steps at which it held (the paper's second metric).
     pub steps_kept: f64,
@@ -32,22 +32,22 @@ pub struct TestEpisode {
 }
 
 impl TestEpisode {
-    /// The model's log-probability that the whole episode is safe, where there is a model.
+    /// The safety model's log-probability that the whole episode is safe; `None` without a model.
     pub fn log_prob(&self) -> Option<f64> {
         (!self.log_probs.is_empty()).then(|| self.log_probs.iter().map(|l| f64::from(*l)).sum())
     }
 }
 
-/// What a policy needs beside its parameters.
+/// Everything about a policy except its parameters.
 #[derive(Clone, Debug)]
 pub struct PolicyShape {
-    /// Its network.
+    /// The shape of its network.
     pub network: Mlp,
-    /// Between the environment's units and its own.
+    /// Converts between the environment's units and the policy's.
     pub scaling: Scaling,
-    /// The clipping of its spread.
+    /// The bounds of its log standard deviation.
     pub clip: LogStd,
-    /// Whether it sees the safety model's memory.
+    /// Whether it reads the safety model's memory.
     pub history: bool,
 }
 
@@ -62,13 +62,8 @@ pub struct Player<D: Device> {
 }
 
 impl<D: Device> Player<D> {
-    /// In this environment; its policy is still to be loaded.
-    pub fn new(
-        device: &D,
-        env: Box<dyn Env>,
-        shape: &PolicyShape,
-        scorer: Option<&Scorer<D>>,
-    ) -> Result<Self, Error> {
+    /// For this environment. The parameters of the policy must then be loaded with [`Player::load`].
+    pub fn new(device: &D, env: Box<dyn Env>, shape: &PolicyShape, scorer: Option<&Scorer<D>>) -> Result<Self, Error> {
         let a = shape.scaling.action_width();
         let bank = Bank::dense(shape.network.clone(), 1);
         Ok(Self {
@@ -81,17 +76,17 @@ impl<D: Device> Player<D> {
         })
     }
 
-    /// Takes these parameters for its policy.
+    /// Loads a policy's parameters.
     pub fn load(&mut self, policy: &[f32]) {
         self.device.write(&mut self.weights, 0, policy);
     }
 
-    /// What has been recorded, and the environment.
+    /// The environment with its running episode.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// The environment, for what changes it.
+    /// The environment, mutably.
     pub fn env_mut(&mut self) -> &mut dyn Env {
         self.recorder.env_mut()
     }
@@ -104,7 +99,8 @@ impl<D: Device> Player<D> {
         Ok(())
     }
 
-    /// Takes one step: with a stream, actions are drawn from the policy; without, they are its mode.
+    /// Takes one step. The action is sampled from the policy with the noise of `stream`; without a stream, it is the
+    /// policy's mode.
     pub fn step(&mut self, scorer: Option<&Scorer<D>>, stream: Option<StreamId>) -> Result<Step, Error> {
         self.actor.show(0, self.recorder.stored_observation());
         let choose = match stream {
@@ -121,9 +117,9 @@ impl<D: Device> Player<D> {
         Ok(step)
     }
 
-    /// Plays test episodes: actions are the policy's mode, or drawn if `sampled`.
+    /// Plays test episodes. Actions are the policy's mode, or sampled from it if `sampled`.
     ///
-    /// Episode i of a seed starts the same way whatever is tested, so that algorithms meet the same starts.
+    /// Episode i of a seed starts the same way whichever policy is tested, so that all algorithms have the same starts.
     pub fn test(
         &mut self,
         scorer: Option<&Scorer<D>>,
@@ -143,7 +139,7 @@ impl<D: Device> Player<D> {
             }
             let episode = self.recorder.finish();
             judge.reset();
-            let kept = episode.signals.chunks_exact(width).filter(|signals| judge.step(signals)).count();
+            let kept = (0..episode.len()).filter(|t| judge.step(&episode.signals[t * width..][..width])).count();
             tests.push(TestEpisode {
                 total_reward: episode.total_reward(),
                 safe: judge.safe(),

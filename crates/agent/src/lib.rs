@@ -1,10 +1,11 @@
-//! The agent: replay, the SafeSAC family, training, tests judged by the true rule. It opens no file.
+//! The agent: replay, the SafeSAC family, training, and tests judged by the true rule. It opens no file.
 //!
-//! The tour, in the order data flows: a [`recorder::Recorder`] is an environment and the episode in it; an
-//! [`actor::Actor`] chooses its actions; a [`replay::Replay`] keeps episodes with what the safety model says of them; a
-//! [`safesac::Learner`] updates networks from batches of it; a [`multiplier::Multiplier`] weighs safety against reward; a
-//! [`population::Population`] is the loop around them, for P agents in lockstep; a [`evaluate::Player`] tests policies on
-//! the true rule, which no learner ever sees.
+//! The tour, in the order data flows: a [`recorder::Recorder`] is an environment with its running episode; an
+//! [`actor::Actor`] chooses actions; a [`replay::Replay`] stores episodes with the safety model's memory and scores; a
+//! [`safesac::Learner`] updates networks on batches of them; a [`multiplier::Multiplier`] weighs safety against reward; a
+//! [`population::Population`] is the training loop around them, for P agents in lockstep; an [`evaluate::Player`] tests
+//! policies by the true rule, which no learner reads.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod actor;
 pub mod evaluate;
@@ -27,41 +28,61 @@ pub enum Error {
     /// The environment failed.
     #[error(transparent)]
     Env(#[from] prudence_env::Error),
-    /// The safety model does not fit.
+    /// The safety model cannot be used.
     #[error(transparent)]
     Safety(#[from] prudence_safety::Error),
-    /// The device has no room, or failed.
+    /// The device is out of memory, or failed.
     #[error(transparent)]
     Device(#[from] prudence_nn::DeviceError),
-    /// An algorithm with a constraint was given no safety model.
+    /// An algorithm with a constraint, but no safety model.
     #[error("{} needs a safety model", .algorithm.name())]
     NoSafetyModel {
         /// The algorithm.
         algorithm: Algorithm,
     },
-    /// Agents cannot be divided evenly among the safety models.
-    #[error("{agents} agents cannot be divided among {models} safety models")]
+    /// Agents that cannot be divided evenly among replicas (safety models, or sets of stored episodes).
+    #[error("{agents} agents cannot be divided evenly among {replicas} replicas")]
     Replicas {
-        /// How many agents.
+        /// The number of agents.
         agents: usize,
-        /// How many models.
-        models: usize,
+        /// The number of replicas.
+        replicas: usize,
     },
-    /// A replay with more rows than can be counted.
-    #[error("a replay of {rows} rows is too large: at most {} are possible", u32::MAX)]
+    /// Stored episodes that were not scored by the safety models of the population.
+    #[error(
+        "the stored episodes have the scores of {replicas} safety models with memories of {width} numbers; \
+         the population has other safety models"
+    )]
+    StoredScores {
+        /// Replicas of the stored episodes.
+        replicas: usize,
+        /// Numbers of the memory in each of their rows; 0 without a model.
+        width: usize,
+    },
+    /// A replay buffer with more rows than can be counted.
+    #[error("a replay buffer of {rows} rows is too large: at most {} are possible", u32::MAX)]
     TooManyRows {
-        /// How many were asked for.
+        /// The number of rows.
         rows: usize,
     },
-    /// Other episodes, or a model of another shape, in place of those that a training started from.
-    #[error("a model can only be replaced by one of the same shape, with the same stored episodes")]
+    /// Episodes other than those that belong to the state of training.
+    #[error("these are not the episodes of this training")]
     OtherEpisodes,
-    /// Numbers are no longer finite.
+    /// A safety model whose shape differs from that of the model in whose place it is used.
+    #[error("the safety model's shape differs from that of the model in use")]
+    ModelShape,
+    /// A state that was made with a safety model other than the population's.
+    #[error("the agent's state was saved with another safety model")]
+    OtherModel,
+    /// A state of networks other than the population's.
+    #[error("the agent's state is of networks of other shapes")]
+    OtherNetworks,
+    /// Training produced a number that is not finite.
     #[error("training diverged: {what} is {value} at step {step}")]
     Diverged {
-        /// Environment steps so far.
+        /// Environment steps of the agent so far.
         step: u64,
-        /// Which number.
+        /// What the number is.
         what: String,
         /// The number.
         value: f64,

@@ -1,11 +1,11 @@
-//! The multiplier lambda: its own small object, moved by how far the constraint is kept or missed.
+//! The multiplier lambda, which moves with the violation of the constraint.
 
 use prudence_nn::{AdamNumbers, AdamSettings};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{Constraint, MultiplierSettings};
 
-/// lambda >= 0 and its optimiser: descent on the dual, `d L / d lambda = estimate - threshold`.
+/// lambda >= 0 and its optimiser: gradient descent on the dual, `d L / d lambda = estimate - threshold`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Multiplier {
     value: f64,
@@ -14,42 +14,42 @@ pub struct Multiplier {
     updates: u64,
 }
 
-/// What the constraint compares.
+/// The two sides of the constraint, `estimate >= threshold`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The left side.
+    /// The estimated left side.
     pub estimate: f64,
     /// The right side: log d, or d.
     pub threshold: f64,
 }
 
 impl Multiplier {
-    /// At its start.
+    /// The multiplier at the start of training.
     pub fn new(settings: &MultiplierSettings) -> Self {
         Self { value: settings.fixed.unwrap_or(settings.initial), ..Self::off() }
     }
 
-    /// For an agent without a constraint: 0, whatever the settings say.
+    /// The multiplier of an agent without a constraint: always 0.
     pub fn off() -> Self {
         Self { value: 0.0, moments: [0.0; 2], moves: 0, updates: 0 }
     }
 
-    /// lambda.
+    /// The current value of lambda.
     pub fn value(&self) -> f64 {
         self.value
     }
 
-    /// Whether it is at its upper limit: the constraint asks for more than the agent can do.
+    /// Whether lambda is at its upper limit: the constraint demands more than the agent achieves.
     pub fn at_limit(&self, settings: &MultiplierSettings) -> bool {
         settings.fixed.is_none() && self.value >= settings.max
     }
 
-    /// Whether it may move, or never will: the first episodes are over.
+    /// Whether the first episodes, during which lambda does not move, are over. Always true for a fixed lambda.
     pub fn is_free(&self, settings: &MultiplierSettings) -> bool {
         settings.fixed.is_some() || self.updates > settings.freeze
     }
 
-    /// The right side of the constraint, on the scale of whole trajectories: log d for the lower bound, d for the original.
+    /// The right side of the constraint on whole trajectories: log d for the lower bound, d for the original.
     pub fn threshold(constraint: Constraint, settings: &MultiplierSettings) -> f64 {
         match constraint {
             Constraint::LowerBound => settings.target.ln(),
@@ -57,7 +57,8 @@ impl Multiplier {
         }
     }
 
-    /// One step of Adam: up while the constraint is missed, down while it is kept, never below 0 or above the limit.
+    /// One step of Adam: lambda increases while the constraint is violated and decreases while it is met, within
+    /// `0..=settings.max`.
     pub fn update(&mut self, estimate: f64, threshold: f64, settings: &MultiplierSettings) {
         self.updates += 1;
         if settings.fixed.is_some() || self.updates <= settings.freeze || !estimate.is_finite() {

@@ -1,9 +1,9 @@
-//! One environment, and the episode being recorded in it.
+//! One environment, and the recording of its running episode.
 
 use prudence_data::Episode;
 use prudence_env::{Env, Error, Step};
 
-/// An environment with what has happened since its last reset.
+/// An environment and its episode since the last reset.
 pub struct Recorder {
     env: Box<dyn Env>,
     episode: Episode,
@@ -13,7 +13,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// No episode is in progress yet.
+    /// Without an episode in progress.
     pub fn new(env: Box<dyn Env>) -> Self {
         let (s, a) = (env.spec().observation.dim(), env.spec().action.dim());
         Self { env, episode: Episode::default(), observation: vec![0.0; s], action: vec![0.0; a], done: true }
@@ -24,7 +24,7 @@ impl Recorder {
         &*self.env
     }
 
-    /// The environment, for what changes it.
+    /// The environment, mutably.
     pub fn env_mut(&mut self) -> &mut dyn Env {
         &mut *self.env
     }
@@ -38,12 +38,12 @@ impl Recorder {
         Ok(())
     }
 
-    /// What the environment showed last, in its own precision.
+    /// The latest observation, in the environment's precision.
     pub fn observation(&self) -> &[f64] {
         &self.observation
     }
 
-    /// What it showed last, as episodes store it.
+    /// The latest observation, in the precision of stored episodes.
     pub fn stored_observation(&self) -> &[f32] {
         &self.episode.observations[self.episode.observations.len() - self.observation.len()..]
     }
@@ -53,7 +53,12 @@ impl Recorder {
         &self.action
     }
 
-    /// Steps of the episode so far.
+    /// The episode so far.
+    pub fn episode(&self) -> &Episode {
+        &self.episode
+    }
+
+    /// The number of steps of the episode so far.
     pub fn steps(&self) -> usize {
         self.episode.len()
     }
@@ -76,7 +81,7 @@ impl Recorder {
         Ok(step)
     }
 
-    /// Ends recording and gives the episode.
+    /// Ends the recording and returns the episode.
     pub fn finish(&mut self) -> Episode {
         self.done = true;
         std::mem::take(&mut self.episode)

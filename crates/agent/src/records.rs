@@ -1,4 +1,4 @@
-//! What a training run says of itself: one record at a time, no clock in it.
+//! Training records. They do not depend on the clock; timings are in separate records.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,50 +7,50 @@ use crate::evaluate::TestEpisode;
 /// One line of `metrics.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Environment steps.
+    /// Environment steps so far.
     pub step: u64,
-    /// Training episodes.
+    /// Completed training episodes.
     pub episodes: u64,
-    /// Updates.
+    /// Updates so far.
     pub updates: u64,
-    /// Test episodes behind the next numbers.
+    /// The number of test episodes of this record.
     pub test_episodes: u64,
     /// Mean return of the test episodes.
     pub return_mean: f64,
-    /// Share of the test episodes that kept the true rule: for people, never for the learner.
+    /// Share of the test episodes that kept the true rule. It is for people; the learner never reads it.
     pub safe_share: f64,
-    /// Share of their steps at which the rule held.
+    /// Share of the steps at which the rule held, averaged over the test episodes.
     pub steps_kept: f64,
     /// Mean return of the training episodes since the last record.
     pub training_return: f64,
-    /// lambda
+    /// The multiplier lambda.
     pub multiplier: f64,
-    /// Left side of the constraint: `E[sum log P]` (lower bound) or `E[P]` (original).
+    /// Estimated left side of the constraint: `E[sum log P]` (lower bound) or `E[P]` (original).
     pub constraint: Option<f64>,
-    /// Its right side: log d, or d.
+    /// Right side of the constraint: log d, or d.
     pub threshold: Option<f64>,
-    /// Mean of the smaller reward critic at the policy's actions, last update.
+    /// Mean of the smallest reward critic at the policy's actions, in the last update.
     pub q_reward: f64,
-    /// Mean of the smaller safety critic.
+    /// Mean of the smallest safety critic at the policy's actions, in the last update.
     pub q_safety: f64,
-    /// Loss of the reward critics.
+    /// Loss of the reward critics in the last update.
     pub reward_critic_loss: f64,
-    /// Loss of the safety critics.
+    /// Loss of the safety critics in the last update.
     pub safety_critic_loss: f64,
-    /// Mean of -log pi.
+    /// Mean of -log pi in the last update.
     pub entropy: f64,
-    /// alpha
+    /// The entropy temperature alpha.
     pub temperature: f64,
-    /// The model's accuracy on these test episodes: the agent's own.
+    /// The safety model's accuracy on these test episodes, which are the agent's own.
     pub own_accuracy: Option<f64>,
-    /// The model's P(safe) for each test episode.
+    /// The safety model's P(safe) of each test episode.
     pub predicted: Vec<f32>,
-    /// And whether it was.
+    /// Whether each test episode kept the true rule.
     pub truth: Vec<bool>,
 }
 
 impl Record {
-    /// Fills in what the test episodes say.
+    /// Fills in the fields that are computed from the test episodes.
     pub fn tests(&mut self, tests: &[TestEpisode]) {
         let n = tests.len() as f64;
         let mean = |f: &dyn Fn(&TestEpisode) -> f64| tests.iter().map(f).sum::<f64>() / n;
@@ -66,13 +66,13 @@ impl Record {
         });
     }
 
-    /// The mean of the model's P(safe) over the test episodes: the left side of the original constraint. NaN without a
-    /// model.
+    /// The mean of the safety model's P(safe) over the test episodes, the left side of the original constraint. NaN
+    /// without a model.
     pub fn mean_predicted(&self) -> f64 {
         self.predicted.iter().map(|p| f64::from(*p)).sum::<f64>() / self.predicted.len() as f64
     }
 
-    /// The scalars, named, for TensorBoard.
+    /// The scalars with their names in TensorBoard.
     pub fn scalars(&self) -> Vec<(&'static str, f32)> {
         let mut scalars = vec![
             ("test/return", self.return_mean),
@@ -100,12 +100,12 @@ impl Record {
 /// One line of `timing.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Environment steps.
+    /// Environment steps so far.
     pub step: u64,
-    /// Seconds since this process began the run or went on with it.
+    /// Seconds since this process started or resumed the training.
     pub seconds: f64,
-    /// Updates a second since the last record.
+    /// Updates per second since the last record.
     pub updates_per_second: f64,
-    /// Environment steps a second since the last record.
+    /// Environment steps per second since the last record.
     pub steps_per_second: f64,
 }

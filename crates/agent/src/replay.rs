@@ -1,8 +1,8 @@
-//! Replay: whole episodes, and the running one as far as it has come, with what the safety model says of each step.
+//! Replay: whole episodes, the running one included, with the safety model's memory and score of each step.
 //!
-//! An episode of T steps is T + 1 rows; s' is the next row. Episodes from elsewhere are scored once per model and shared by
-//! all agents that use it ([`Stored`]); each agent's own episodes follow in a ring of its own. When a model is replaced,
-//! both are scored again, so that no row carries the opinion of another model.
+//! An episode of T steps is T + 1 rows; s' is the next row. Episodes from elsewhere ([`Stored`]) are scored once per model
+//! and shared by all agents that use that model; each agent's own episodes are in a ring buffer. When a model is replaced,
+//! both are scored again, so that no row carries the score of another model.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,57 +16,85 @@ use prudence_safety::{EpisodeScores, Scorer, Tracker};
 use crate::Error;
 use crate::scaling::Scaling;
 
-/// Episodes on a device, scored by one model, read-only.
+/// Episodes scored together: as many as a scorer processes in one pass.
+const CHUNK: usize = 64;
+
+/// Episodes on a device with the scores of one model per replica, read-only.
 pub struct Stored<D: Device> {
     table: Table<D>,
-    /// First row and number of steps of each episode.
-    episodes: Vec<(u32, u32)>,
+    /// Per replica: first row and number of steps of each episode.
+    replicas: Vec<Vec<(u32, u32)>>,
     memory_width: usize,
 }
 
+/// The episodes that the agents of one replica learn from.
+pub struct ReplicaEpisodes<'a, D: Device> {
+    /// The replica's safety model.
+    pub scorer: Option<&'a Scorer<D>>,
+    /// The episodes it scores.
+    pub episodes: &'a [Episode],
+}
+
 impl<D: Device> Stored<D> {
-    /// Puts episodes on the device; with a scorer, their memories and scores too.
-    pub fn new(
-        device: &D,
-        scaling: &Scaling,
-        scorer: Option<&Scorer<D>>,
-        episodes: &[Episode],
-    ) -> Result<Self, Error> {
-        const CHUNK: usize = 64; // as many as a scorer takes at a time
-        let rows = episodes.iter().map(|episode| episode.len() + 1).sum();
-        let memory_width = scorer.map_or(0, Scorer::memory_width);
+    /// Episodes for agents that use one safety model, or none.
+    pub fn new(device: &D, scaling: &Scaling, scorer: Option<&Scorer<D>>, episodes: &[Episode]) -> Result<Self, Error> {
+        Self::of_replicas(device, scaling, &[ReplicaEpisodes { scorer, episodes }])
+    }
+
+    /// Episodes for agents that are divided among replicas, each with its own safety model.
+    pub fn of_replicas(device: &D, scaling: &Scaling, replicas: &[ReplicaEpisodes<'_, D>]) -> Result<Self, Error> {
+        let all = replicas.iter().flat_map(|replica| replica.episodes);
+        let rows = all.map(|episode| episode.len() + 1).sum();
+        if rows > u32::MAX as usize {
+            return Err(Error::TooManyRows { rows });
+        }
+        let width = |replica: &ReplicaEpisodes<'_, D>| replica.scorer.map_or(0, Scorer::memory_width);
+        let memory_width = replicas.first().map_or(0, width);
+        if replicas.iter().any(|replica| width(replica) != memory_width) {
+            return Err(Error::ModelShape);
+        }
         let (s, a) = (scaling.observation_width(), scaling.action_width());
         let mut table = Table::new(device, rows, s, memory_width, a)?;
-        let mut places = Vec::with_capacity(episodes.len());
         let mut row = 0;
-        for chunk in episodes.chunks(CHUNK) {
-            let scores = score(scorer, chunk)?;
-            for (episode, scores) in chunk.iter().zip(&scores) {
-                write_episode(device, &mut table, row, episode, s, a);
-                write_scores(device, &mut table, row, scores, memory_width);
-                places.push((row as u32, episode.len() as u32));
-                row += episode.len() + 1;
+        let mut places = Vec::with_capacity(replicas.len());
+        for ReplicaEpisodes { scorer, episodes } in replicas {
+            let mut of_replica = Vec::with_capacity(episodes.len());
+            for chunk in episodes.chunks(CHUNK) {
+                for (episode, scores) in chunk.iter().zip(&score(*scorer, chunk)?) {
+                    write_episode(device, &mut table, row, episode, s, a);
+                    device.write(&mut table.memory, row * memory_width, &scores.memory);
+                    device.write(&mut table.score, row, &scores.score);
+                    of_replica.push((row as u32, episode.len() as u32));
+                    row += episode.len() + 1;
+                }
             }
+            places.push(of_replica);
         }
-        Ok(Self { table, episodes: places, memory_width })
+        Ok(Self { table, replicas: places, memory_width })
     }
 
-    /// Steps of all episodes.
-    pub fn steps(&self) -> u64 {
-        self.episodes.iter().map(|(_, steps)| u64::from(*steps)).sum()
+    /// The number of replicas.
+    pub fn replicas(&self) -> usize {
+        self.replicas.len()
     }
 
-    /// The number of steps of each episode.
-    pub fn lengths(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
-        self.episodes.iter().map(|(_, steps)| u64::from(*steps))
+    /// Numbers of the memory in each row; 0 without safety models.
+    pub fn memory_width(&self) -> usize {
+        self.memory_width
     }
 
-    /// Whether there is no episode.
-    pub fn is_empty(&self) -> bool {
-        self.episodes.is_empty()
+    /// The number of steps of each of a replica's episodes.
+    pub fn lengths(&self, replica: usize) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.replicas[replica].iter().map(|(_, steps)| u64::from(*steps))
+    }
+
+    /// Whether a replica has no episodes.
+    pub fn is_empty(&self, replica: usize) -> bool {
+        self.replicas[replica].is_empty()
     }
 }
 
+/// The scores of episodes; empty without a scorer.
 fn score<D: Device>(scorer: Option<&Scorer<D>>, episodes: &[Episode]) -> Result<Vec<EpisodeScores>, Error> {
     match scorer {
         Some(scorer) => Ok(scorer.score(&episodes.iter().collect::<Vec<_>>())?),
@@ -74,7 +102,7 @@ fn score<D: Device>(scorer: Option<&Scorer<D>>, episodes: &[Episode]) -> Result<
     }
 }
 
-/// Writes all that does not depend on a model.
+/// Writes the columns that do not depend on a model.
 fn write_episode<D: Device>(d: &D, table: &mut Table<D>, row: usize, episode: &Episode, s: usize, a: usize) {
     d.write(&mut table.observation, row * s, &episode.observations);
     d.write(&mut table.action, row * a, &episode.actions);
@@ -85,22 +113,17 @@ fn write_episode<D: Device>(d: &D, table: &mut Table<D>, row: usize, episode: &E
     }
 }
 
-fn write_scores<D: Device>(d: &D, table: &mut Table<D>, row: usize, scores: &EpisodeScores, memory_width: usize) {
-    d.write(&mut table.memory, row * memory_width, &scores.memory);
-    d.write(&mut table.score, row, &scores.score);
-}
-
-/// What one agent can draw from.
+/// What one agent draws from.
 struct Own {
-    /// Rows of the shared table that begin a step: of the episodes chosen for this agent, in order.
+    /// Rows of the shared table where a transition begins: of the episodes chosen for this agent, in order.
     shared: VecDeque<u32>,
-    /// Steps of those episodes, in order.
+    /// The number of steps of those episodes, in order.
     shared_episodes: VecDeque<u32>,
-    /// Rows of its own ring that begin a step, in order.
+    /// Rows of the agent's ring where a transition begins, in order.
     transitions: VecDeque<u32>,
-    /// Its own episodes, the running one last.
+    /// The agent's episodes, the running one last.
     episodes: VecDeque<OwnEpisode>,
-    /// The row of its ring at which nothing was done yet.
+    /// The ring's row of the latest observation.
     row: usize,
 }
 
@@ -111,7 +134,7 @@ struct OwnEpisode {
     sum: f32,
 }
 
-/// The replay of P agents.
+/// The replay buffers of P agents.
 pub struct Replay<D: Device> {
     device: D,
     shared: Arc<Stored<D>>,
@@ -126,39 +149,46 @@ pub struct Replay<D: Device> {
     own: Vec<Own>,
 }
 
-/// What a replay is made for.
+/// The sizes of replay buffers, and what they hold.
 pub struct ReplaySettings {
-    /// Transitions it holds per agent, the shared ones included.
+    /// Transitions per agent, the shared ones included.
     pub capacity: usize,
     /// The most steps that an agent will add.
     pub own_steps: usize,
-    /// The longest episode, which is kept whole whatever the capacity.
+    /// The longest episode, which is stored whole whatever the capacity.
     pub horizon: usize,
-    /// Whether networks see the memory.
+    /// Whether networks read the memory.
     pub history: bool,
     /// The floor of running sums.
     pub floor: f64,
 }
 
+/// The shared episodes that one agent draws from.
+pub struct Chosen {
+    /// Its replica.
+    pub replica: usize,
+    /// Indices of that replica's episodes.
+    pub episodes: Vec<usize>,
+}
+
 impl<D: Device> Replay<D> {
-    /// For one agent per list in `chosen`: the shared episodes it draws from.
+    /// For one agent per entry of `chosen`.
     pub fn new(
         device: &D,
         scaling: &Scaling,
         shared: Arc<Stored<D>>,
         settings: &ReplaySettings,
-        chosen: &[Vec<usize>],
+        chosen: &[Chosen],
     ) -> Result<Self, Error> {
         let memory_width = shared.memory_width;
-        // Every step may be an episode of its own, which takes two rows.
+        // An episode may be a single step, which takes two rows.
         let ring = 2 * settings.own_steps.min(settings.capacity.max(settings.horizon)) + 4;
-        let rows = chosen.len() * ring;
         if shared.table.capacity + ring > u32::MAX as usize {
             return Err(Error::TooManyRows { rows: shared.table.capacity + ring });
         }
         let (s, a) = (scaling.observation_width(), scaling.action_width());
-        let own = chosen.iter().map(|chosen| {
-            let episodes = chosen.iter().map(|index| shared.episodes[*index]);
+        let own = chosen.iter().map(|Chosen { replica, episodes }| {
+            let episodes = episodes.iter().map(|index| shared.replicas[*replica][*index]);
             Own {
                 shared: episodes.clone().flat_map(|(first, steps)| first..first + steps).collect(),
                 shared_episodes: episodes.map(|(_, steps)| steps).collect(),
@@ -168,7 +198,7 @@ impl<D: Device> Replay<D> {
             }
         });
         Ok(Self {
-            table: Table::new(device, rows, s, memory_width, a)?,
+            table: Table::new(device, chosen.len() * ring, s, memory_width, a)?,
             ring,
             capacity: settings.capacity,
             units: scaling.units(device)?,
@@ -181,22 +211,27 @@ impl<D: Device> Replay<D> {
         })
     }
 
-    /// Transitions an agent can draw.
+    /// Transitions that an agent draws from.
     pub fn len(&self, agent: usize) -> usize {
         self.own[agent].shared.len() + self.own[agent].transitions.len()
     }
 
-    /// Whether an agent can draw nothing yet.
+    /// Whether an agent has no transition to draw.
     pub fn is_empty(&self, agent: usize) -> bool {
         self.len(agent) == 0
     }
 
-    /// Numbers of a state as networks see it.
+    /// Episodes of an agent's own that are stored, the running one included.
+    pub fn own_episodes(&self, agent: usize) -> usize {
+        self.own[agent].episodes.len()
+    }
+
+    /// Numbers of a state as networks read it.
     pub fn state_width(&self) -> usize {
         self.units.observation_width + if self.history { self.memory_width } else { 0 }
     }
 
-    /// Numbers of the memory stored.
+    /// Numbers of the memory in each row.
     pub fn memory_width(&self) -> usize {
         self.memory_width
     }
@@ -219,7 +254,7 @@ impl<D: Device> Replay<D> {
         &self.units
     }
 
-    /// Begins an episode of an agent; with a tracker, its row at the start.
+    /// Starts an episode of an agent; `tracker` has the memory at its start, where there is a safety model.
     pub fn start(&mut self, agent: usize, observation: &[f32], tracker: Option<&Tracker<D>>) {
         let own = &mut self.own[agent];
         if let Some(last) = own.episodes.back() {
@@ -229,8 +264,8 @@ impl<D: Device> Replay<D> {
         self.write_row(agent, observation, tracker);
     }
 
-    /// Adds a step to the episode begun last: what was done at the last row, and what came of it. Forgets the oldest
-    /// episodes beyond the capacity.
+    /// Adds a step to the episode started last: the action at the latest observation, and its outcome. Forgets the oldest
+    /// episodes where the capacity is exceeded.
     pub fn step(
         &mut self,
         agent: usize,
@@ -260,7 +295,7 @@ impl<D: Device> Replay<D> {
         }
     }
 
-    /// A row at which nothing was done yet.
+    /// Writes the latest observation, and the memory with it.
     fn write_row(&mut self, agent: usize, observation: &[f32], tracker: Option<&Tracker<D>>) {
         let (d, s, m) = (&self.device, self.units.observation_width, self.memory_width);
         let row = agent * self.ring + self.own[agent].row;
@@ -270,7 +305,7 @@ impl<D: Device> Replay<D> {
         }
     }
 
-    /// The running episode of an agent is over; `sum` is its floored sum.
+    /// Ends the running episode of an agent; `sum` is its floored sum of log P.
     pub fn end(&mut self, agent: usize, sum: f32) {
         if let Some(episode) = self.own[agent].episodes.back_mut() {
             episode.sum = sum;
@@ -294,27 +329,28 @@ impl<D: Device> Replay<D> {
         }
     }
 
-    /// Draws transitions uniformly: row numbers for [`Device::gather`].
+    /// Draws transitions uniformly: row numbers for [`Device::gather`]. Element i of the stream, below the number of
+    /// transitions, is the index of draw i: shared transitions first, then the agent's own, each in order.
     pub fn draw(&self, agent: usize, rows: &mut [u32], stream: StreamId) {
         let own = &self.own[agent];
         stream.below(0, (own.shared.len() + own.transitions.len()) as u32, rows);
         for row in rows {
-            let at = *row as usize;
-            *row = match at.checked_sub(own.shared.len()) {
-                None => own.shared[at],
-                Some(at) => self.shared.table.capacity as u32 + own.transitions[at],
+            let index = *row as usize;
+            *row = match index.checked_sub(own.shared.len()) {
+                None => own.shared[index],
+                Some(index) => self.shared.table.capacity as u32 + own.transitions[index],
             };
         }
     }
 
-    /// Draws steps of the most recent `window` own episodes: row numbers for [`Device::recall`].
+    /// Draws transitions of the agent's most recent `window` episodes: row numbers for [`Device::recall`].
     pub fn draw_recent(&self, agent: usize, window: usize, rows: &mut [u32], stream: StreamId) {
         let own = &self.own[agent];
         let recent: usize = own.episodes.iter().rev().take(window).map(|episode| episode.steps).sum();
-        let from = own.transitions.len() - recent;
+        let first = own.transitions.len() - recent;
         stream.below(0, recent as u32, rows);
         for row in rows {
-            *row = self.shared.table.capacity as u32 + own.transitions[from + *row as usize];
+            *row = self.shared.table.capacity as u32 + own.transitions[first + *row as usize];
         }
     }
 
@@ -324,42 +360,49 @@ impl<D: Device> Replay<D> {
         episodes.iter().skip(episodes.len().saturating_sub(window)).map(|episode| episode.sum).collect()
     }
 
-    /// Restores a stored training episode of an agent on resume.
-    pub fn restore(&mut self, agent: usize, episode: &Episode, scorer: Option<&Scorer<D>>) -> Result<(), Error> {
-        let scores = score(scorer, std::slice::from_ref(episode))?;
-        let s = self.units.observation_width;
-        let a = self.units.action_width;
-        self.start(agent, &episode.observations[..s], None);
-        for t in 0..episode.len() {
-            let last = episode.terminated && t + 1 == episode.len();
-            let next = &episode.observations[(t + 1) * s..][..s];
-            self.step(agent, &episode.actions[t * a..][..a], episode.rewards[t], last, next, None);
+    /// Restores training episodes of an agent on resume, in order.
+    pub fn restore(&mut self, agent: usize, episodes: &[Episode], scorer: Option<&Scorer<D>>) -> Result<(), Error> {
+        let (s, a) = (self.units.observation_width, self.units.action_width);
+        for chunk in episodes.chunks(CHUNK) {
+            for (episode, scores) in chunk.iter().zip(&score(scorer, chunk)?) {
+                self.start(agent, &episode.observations[..s], None);
+                for t in 0..episode.len() {
+                    let terminated = episode.terminated && t + 1 == episode.len();
+                    let next = &episode.observations[(t + 1) * s..][..s];
+                    self.step(agent, &episode.actions[t * a..][..a], episode.rewards[t], terminated, next, None);
+                }
+                self.write_own_scores(agent, self.own[agent].episodes.len() - 1, scores);
+            }
         }
-        self.write_own_scores(agent, self.own[agent].episodes.len() - 1, &scores[0]);
         Ok(())
     }
 
-    /// Puts another model's opinion in place of the old one: of the shared episodes, and of every agent's own. Gives what
-    /// the model says of each agent's running episode, which is its last.
-    pub fn score_again(&mut self, shared: Arc<Stored<D>>, scorers: &[&Scorer<D>]) -> Result<Vec<EpisodeScores>, Error> {
-        if shared.episodes != self.shared.episodes || shared.memory_width != self.memory_width {
+    /// Replaces the memories and scores of all rows by those of other models: `shared` has the same shared episodes, and
+    /// `scorers` one scorer per agent for its own.
+    pub fn score_again(&mut self, shared: Arc<Stored<D>>, scorers: &[&Scorer<D>]) -> Result<(), Error> {
+        if shared.replicas != self.shared.replicas {
             return Err(Error::OtherEpisodes);
         }
-        self.shared = shared;
-        let mut running = Vec::with_capacity(self.own.len());
-        for agent in 0..self.own.len() {
-            let mut last = EpisodeScores::default();
-            for index in 0..self.own[agent].episodes.len() {
-                let episode = self.own_episode(agent, index)?;
-                last = score(Some(scorers[agent]), std::slice::from_ref(&episode))?.remove(0);
-                self.write_own_scores(agent, index, &last);
-            }
-            running.push(last);
+        let same_width = |scorer: &&Scorer<D>| scorer.memory_width() == self.memory_width;
+        if shared.memory_width != self.memory_width || !scorers.iter().all(same_width) {
+            return Err(Error::ModelShape);
         }
-        Ok(running)
+        self.shared = shared;
+        for (agent, scorer) in scorers.iter().enumerate() {
+            let episodes = self.own[agent].episodes.iter().enumerate();
+            let with_steps: Vec<usize> = episodes.filter(|(_, e)| e.steps > 0).map(|(index, _)| index).collect();
+            for chunk in with_steps.chunks(CHUNK) {
+                let episodes: Vec<Episode> =
+                    chunk.iter().map(|index| self.own_episode(agent, *index)).collect::<Result<_, _>>()?;
+                for (index, scores) in chunk.iter().zip(&score(Some(scorer), &episodes)?) {
+                    self.write_own_scores(agent, *index, scores);
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// What a model reads of an agent's own episode.
+    /// What a model reads of one of an agent's own episodes.
     fn own_episode(&self, agent: usize, index: usize) -> Room<Episode> {
         let (s, a) = (self.units.observation_width, self.units.action_width);
         let OwnEpisode { first, steps, .. } = self.own[agent].episodes[index];
@@ -379,6 +422,7 @@ impl<D: Device> Replay<D> {
         Ok(episode)
     }
 
+    /// Writes a model's memories and scores of one of an agent's own episodes; nothing where they are empty.
     fn write_own_scores(&mut self, agent: usize, index: usize, scores: &EpisodeScores) {
         let (d, m) = (&self.device, self.memory_width);
         let episode = &mut self.own[agent].episodes[index];

@@ -1,20 +1,19 @@
 //! SafeSAC: one update, top to bottom as in the paper's listing.
 //!
-//! Written once for a population of P agents that share nothing, over any device: every array has P leading, and an agent
-//! that sits out keeps its numbers. The update is a function of the state, a batch with its noise, and a few numbers per
-//! agent that steer it; it draws nothing, reads nothing back and allocates nothing.
+//! Written once for a population of P agents that share nothing, over any device: every array has P leading, and the
+//! parameters and moments of an inactive agent do not change. The update is a function of the agents' state, a batch with
+//! its noise, and a few numbers per agent that control it; it draws nothing, reads nothing back and allocates nothing.
 
 use prudence_core::random::Stream;
 use prudence_nn::work::{
-    AdamStep, Batch, Columns, CriticTarget, Drawn, HeadPlace, Input, LogStd, Parameters, Pass, Room,
-    SampleBackward,
+    AdamStep, Batch, Columns, CriticTarget, Drawn, HeadPlace, Input, LogStd, Parameters, Pass, Room, SampleBackward,
 };
 use prudence_nn::{AdamSettings, Bank, Device, DeviceError, Mlp};
 use rand::RngExt as _;
 
 use crate::settings::AgentSettings;
 
-/// What a critic adds up.
+/// What a critic estimates the discounted sum of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// The reward.
@@ -23,18 +22,18 @@ pub enum Signal {
     Score,
 }
 
-/// A critic head: a few networks (twins) that learn the same sum, pessimistic by their minimum.
+/// A critic head: a few networks (twins) that estimate the same sum; their minimum is used, against overestimation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
-    /// Its name in checkpoints and records.
+    /// In checkpoints and records.
     pub name: &'static str,
-    /// What it adds up.
+    /// What it estimates the sum of.
     pub signal: Signal,
-    /// Its networks.
+    /// The number of networks.
     pub networks: usize,
     /// Whether its value includes the policy's entropy.
     pub soft: bool,
-    /// The range that true values lie in; targets are clipped to it.
+    /// The range of possible values; targets are clipped to it.
     pub range: Option<[f64; 2]>,
 }
 
@@ -81,7 +80,7 @@ impl Networks {
         }
     }
 
-    /// Critics of one agent.
+    /// The number of critic networks of one agent.
     pub fn critics_per_agent(&self) -> usize {
         self.critics.groups / self.population
     }
@@ -96,21 +95,40 @@ impl Networks {
         }
     }
 
-    /// Fresh parameters of one agent: policy, then critics.
+    /// The names and shapes under which PyTorch loads an agent's tensor of this name and length: network by network, layer
+    /// by layer for policies and critics, a plain vector otherwise.
+    pub fn tensors(&self, name: &str, length: usize) -> Vec<(String, Vec<usize>)> {
+        match name {
+            "policy" | "averaged_policy" => self.policy_tensors(name),
+            "critics" | "target_critics" => {
+                let of_head = |head: &Head| (0..head.networks).map(|i| format!("{name}.{}.{i}", head.name)).collect();
+                let prefixes: Vec<String> = self.heads.iter().flat_map::<Vec<_>, _>(of_head).collect();
+                prefixes.iter().flat_map(|prefix| prefixed(prefix, &self.critics.shape)).collect()
+            }
+            _ => vec![(name.to_owned(), vec![length])],
+        }
+    }
+
+    /// The names and shapes under which PyTorch loads a policy that is stored under `name`.
+    pub fn policy_tensors(&self, name: &str) -> Vec<(String, Vec<usize>)> {
+        prefixed(name, &self.policy.shape)
+    }
+
+    /// Initial parameters of one agent: policy, then critics.
     pub fn init(&self, rng: &mut Stream) -> [Vec<f32>; 2] {
         let mut uniform = |bound: f64| rng.random_range(-bound..bound);
-        let mut fresh = |net: &Mlp, count: usize| {
+        let mut draw = |net: &Mlp, count: usize| {
             let mut parameters = vec![0.0; count * net.parameters()];
             parameters.chunks_exact_mut(net.parameters()).for_each(|one| net.init(one, &mut uniform));
             parameters
         };
-        [fresh(&self.policy.shape, 1), fresh(&self.critics.shape, self.critics_per_agent())]
+        [draw(&self.policy.shape, 1), draw(&self.critics.shape, self.critics_per_agent())]
     }
 
-    /// Multiply-adds that one agent's update cannot do without: what a floor on its time is computed from.
+    /// The multiply-adds that one agent's update needs at least: a lower bound on its time follows from them.
     pub fn multiply_adds(&self, batch: usize) -> usize {
         let (policy, critic) = (&self.policy.shape, &self.critics.shape);
-        // Back through the hidden layers; the way to the input stops at the action's columns.
+        // Backward through the hidden layers; of the input only the action's columns need a gradient.
         let inner = |shape: &Mlp, columns: usize| {
             let first = shape.hidden_sizes()[0];
             shape.multiply_adds() - shape.inputs() * first + columns * first
@@ -120,37 +138,41 @@ impl Networks {
     }
 }
 
-/// What a population has learned.
+fn prefixed(prefix: &str, net: &Mlp) -> Vec<(String, Vec<usize>)> {
+    net.tensors().into_iter().map(|(tensor, shape)| (format!("{prefix}.{tensor}"), shape)).collect()
+}
+
+/// Everything a population learns.
 pub struct Agents<D: Device> {
     /// `[P, parameters]`
     pub policy: Parameters<D>,
-    /// The running average of the policy: what is tested.
+    /// The running average of the policy, which is tested.
     pub average: D::Buf,
     /// `[P, networks, parameters]`
     pub critics: Parameters<D>,
-    /// What the critics' targets are made with.
+    /// The critics' target networks.
     pub target_critics: D::Buf,
     /// `[P]`: the logarithm of alpha
     pub temperature: Parameters<D>,
 }
 
-/// What is the same for all updates of a population.
+/// The settings that all updates of a population share.
 #[derive(Clone, Debug)]
 pub struct UpdateSettings {
-    /// gamma, of all critics.
+    /// gamma, for all critics.
     pub discount: f64,
-    /// How fast target networks follow.
+    /// The step of target networks towards the critics, per update.
     pub polyak: f64,
-    /// How fast the averaged policy follows.
+    /// The step of the averaged policy towards the policy, per update.
     pub averaging: f64,
-    /// The entropy aimed at.
+    /// The policy entropy that the temperature is adjusted for.
     pub target_entropy: f64,
-    /// The clipping of the policy's spread.
+    /// The bounds of the policy's log standard deviation.
     pub clip: LogStd,
 }
 
 impl UpdateSettings {
-    /// For actions of `action` numbers.
+    /// For actions of `action` dimensions.
     pub fn new(settings: &AgentSettings, action: usize) -> Self {
         Self {
             discount: settings.discount,
@@ -162,7 +184,7 @@ impl UpdateSettings {
     }
 }
 
-/// The numbers that steer one update, per agent: rates, critic weights, who takes part.
+/// The numbers that control one update, per agent: learning rates, weights of the critic heads, and who is active.
 pub struct Control<D: Device> {
     rate: D::Buf,
     correction: D::Buf,
@@ -171,12 +193,12 @@ pub struct Control<D: Device> {
     active: D::Buf,
 }
 
-/// One agent's part in an update.
+/// What one update does for one agent.
 #[derive(Clone, Debug)]
 pub struct Steering {
     /// The learning rate.
     pub rate: f64,
-    /// The number of this update, from 1: Adam's step count.
+    /// The number of the update, from 1: Adam's step count.
     pub update: u64,
     /// The multipliers of the heads after the first.
     pub multipliers: Vec<f64>,
@@ -184,16 +206,15 @@ pub struct Steering {
 
 impl<D: Device> Control<D> {
     fn new(device: &D, population: usize, heads: usize) -> Room<Self> {
-        let room = |n: usize| device.buffer(n);
         Ok(Self {
-            rate: room(population)?,
-            correction: room(population)?,
-            weights: room(population * heads)?,
-            active: room(population)?,
+            rate: device.buffer(population)?,
+            correction: device.buffer(population)?,
+            weights: device.buffer(population * heads)?,
+            active: device.buffer(population)?,
         })
     }
 
-    /// Sets what the next update does for an agent; with nothing, it sits out.
+    /// See [`Learner::steer`].
     fn set(&mut self, device: &D, heads: usize, agent: usize, steering: Option<&Steering>) {
         device.steer(&mut self.active, agent, &[f64::from(u8::from(steering.is_some()))]);
         let Some(steering) = steering else { return };
@@ -205,7 +226,7 @@ impl<D: Device> Control<D> {
     }
 }
 
-/// The room an update works in, and what it says about itself.
+/// The scratch buffers of an update.
 struct Work<D: Device> {
     policy: Pass<D>,
     critics: Pass<D>,
@@ -215,14 +236,19 @@ struct Work<D: Device> {
     action_gradient: D::Buf,
     /// Per head `[P, B]`
     targets: Vec<D::Buf>,
-    /// Per head `[P]`: the critics' loss, and the mean of their minimum at the policy's actions.
-    losses: Vec<D::Buf>,
-    values: Vec<D::Buf>,
-    /// `[P]`
-    entropy: D::Buf,
 }
 
-/// What an agent's last update says about itself.
+/// What the last update measured. The numbers of inactive agents mean nothing.
+pub struct Measurements<D: Device> {
+    /// Per head `[P]`: mean of the smallest critic at the policy's actions.
+    pub values: Vec<D::Buf>,
+    /// Per head `[P]`: loss of the critics, summed over the head's networks.
+    pub losses: Vec<D::Buf>,
+    /// `[P]`: mean of -log pi.
+    pub entropy: D::Buf,
+}
+
+/// What an agent's last update measured.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct UpdateMetrics {
     /// Per head: mean of the smallest critic at the policy's actions.
@@ -233,20 +259,21 @@ pub struct UpdateMetrics {
     pub entropy: f64,
 }
 
-/// The networks of a population, their optimisers and the room they work in.
+/// The networks of a population, their optimisers and their scratch buffers.
 pub struct Learner<D: Device> {
     device: D,
     networks: Networks,
     settings: UpdateSettings,
-    /// What has been learned.
+    /// Everything learned so far.
     pub agents: Agents<D>,
     control: Control<D>,
+    measurements: Measurements<D>,
     work: Work<D>,
     program: D::Program,
 }
 
 impl<D: Device> Learner<D> {
-    /// Fresh networks, each agent's drawn from its own stream.
+    /// With initial parameters, each agent's drawn from its own stream.
     pub fn new(
         device: &D,
         networks: Networks,
@@ -265,7 +292,7 @@ impl<D: Device> Learner<D> {
             device.write(&mut buffer, 0, values);
             Ok(buffer)
         };
-        let room = |n: usize| (0..heads).map(|_| device.buffer(n)).collect::<Room<Vec<_>>>();
+        let per_head = |n: usize| (0..heads).map(|_| device.buffer(n)).collect::<Room<Vec<_>>>();
         let mut temperature = Parameters::new(device, p, &vec![0.0; p])?;
         device.steer(&mut temperature.values, 0, &vec![settings.temperature.ln(); p]);
         Ok(Self {
@@ -282,11 +309,9 @@ impl<D: Device> Learner<D> {
                 critics: Pass::new(device, &networks.critics, b)?,
                 drawn: Drawn::new(device, p * b, networks.action)?,
                 action_gradient: device.buffer(p * b * networks.action)?,
-                targets: room(p * b)?,
-                losses: room(p)?,
-                values: room(p)?,
-                entropy: device.buffer(p)?,
+                targets: per_head(p * b)?,
             },
+            measurements: Measurements { values: per_head(p)?, losses: per_head(p)?, entropy: device.buffer(p)? },
             program: D::Program::default(),
             settings: UpdateSettings::new(settings, networks.action),
             device: device.clone(),
@@ -294,17 +319,17 @@ impl<D: Device> Learner<D> {
         })
     }
 
-    /// The shapes.
+    /// The shapes of the networks.
     pub fn networks(&self) -> &Networks {
         &self.networks
     }
 
-    /// Sets what the next update does for an agent; with nothing, it sits out.
+    /// Sets what the next update does for an agent; with `None`, the agent is inactive.
     pub fn steer(&mut self, agent: usize, steering: Option<&Steering>) {
         self.control.set(&self.device, self.networks.heads.len(), agent, steering);
     }
 
-    /// One update of every agent that takes part.
+    /// One update of every active agent.
     pub fn update(&mut self, batch: &Batch<D>) -> Result<(), DeviceError> {
         let update = Update {
             d: &self.device,
@@ -313,12 +338,18 @@ impl<D: Device> Learner<D> {
             batch,
             control: &self.control,
             agents: &mut self.agents,
+            measurements: &mut self.measurements,
             work: &mut self.work,
         };
         self.device.run(&mut self.program, || update.run())
     }
 
-    /// What an agent's last update says about itself.
+    /// What the last update measured.
+    pub fn measurements(&self) -> &Measurements<D> {
+        &self.measurements
+    }
+
+    /// What the last update measured of an agent, which must have been active in it.
     pub fn metrics(&self, agent: usize) -> Result<UpdateMetrics, DeviceError> {
         let one = |buffer: &D::Buf| -> Result<f64, DeviceError> {
             let mut number = [0.0];
@@ -326,14 +357,14 @@ impl<D: Device> Learner<D> {
             Ok(f64::from(number[0]))
         };
         Ok(UpdateMetrics {
-            values: self.work.values.iter().map(one).collect::<Result<_, _>>()?,
-            losses: self.work.losses.iter().map(one).collect::<Result<_, _>>()?,
-            entropy: one(&self.work.entropy)?,
+            values: self.measurements.values.iter().map(one).collect::<Result<_, _>>()?,
+            losses: self.measurements.losses.iter().map(one).collect::<Result<_, _>>()?,
+            entropy: one(&self.measurements.entropy)?,
         })
     }
 }
 
-/// One update, as the listing has it.
+/// One update, step by step as in the paper's listing.
 struct Update<'a, D: Device> {
     d: &'a D,
     nets: &'a Networks,
@@ -341,6 +372,7 @@ struct Update<'a, D: Device> {
     batch: &'a Batch<D>,
     control: &'a Control<D>,
     agents: &'a mut Agents<D>,
+    measurements: &'a mut Measurements<D>,
     work: &'a mut Work<D>,
 }
 
@@ -380,13 +412,13 @@ impl<D: Device> Update<'_, D> {
         }
     }
 
-    /// One step down `(Q - y)^2` for each critic, then the target networks follow.
+    /// One step down `(Q - y)^2` for each critic, then a step of the target networks.
     fn update_critics(&mut self) {
-        let Self { d, nets, batch, agents, work, .. } = self;
+        let Self { d, nets, batch, agents, measurements, work, .. } = self;
         let input = nets.state(&batch.state, batch.size).with(nets.action(&batch.action, batch.size));
         d.forward(&nets.critics, &agents.critics.values, input, &mut work.critics);
         for k in 0..nets.heads.len() {
-            d.critic_loss(nets.place(k), &work.targets[k], &mut work.critics, &mut work.losses[k]);
+            d.critic_loss(nets.place(k), &work.targets[k], &mut work.critics, &mut measurements.losses[k]);
         }
         let critics = &mut agents.critics;
         d.backward(&nets.critics, &critics.values, input, &mut work.critics, &mut critics.gradients);
@@ -397,14 +429,14 @@ impl<D: Device> Update<'_, D> {
     /// One step UP `min Q_R + lambda min Q_psi - alpha log pi` at actions drawn from the policy at (s, h), divided by
     /// 1 + lambda so that a large multiplier does not mean large steps.
     fn update_policy(&mut self) {
-        let Self { d, nets, batch, agents, work, control, .. } = self;
+        let Self { d, nets, batch, agents, measurements, work, control, .. } = self;
         let state = nets.state(&batch.state, batch.size);
         d.forward(&nets.policy, &agents.policy.values, state.alone(), &mut work.policy);
         d.sample(&work.policy, &batch.noise, self.settings.clip, &mut work.drawn);
         let input = state.with(nets.action(&work.drawn.action, batch.size));
         d.forward(&nets.critics, &agents.critics.values, input, &mut work.critics);
         for k in 0..nets.heads.len() {
-            d.climb(nets.place(k), &control.weights, &mut work.critics, &mut work.values[k]);
+            d.climb(nets.place(k), &control.weights, &mut work.critics, &mut measurements.values[k]);
         }
         let (critics, weights) = (&nets.critics, &agents.critics.values);
         let share = nets.critics_per_agent();
@@ -426,9 +458,10 @@ impl<D: Device> Update<'_, D> {
 
     /// One step down `-alpha (log pi + target entropy)`, on the actions the policy step drew.
     fn update_temperature(&mut self) {
-        let Self { d, agents, work, .. } = self;
+        let Self { d, agents, measurements, work, .. } = self;
         let Parameters { values, gradients, .. } = &mut agents.temperature;
-        d.temperature_gradient(values, &work.drawn, self.settings.target_entropy, gradients, &mut work.entropy);
+        let entropy = &mut measurements.entropy;
+        d.temperature_gradient(values, &work.drawn, self.settings.target_entropy, gradients, entropy);
         d.adam(&mut agents.temperature, &self.control.adam(), None);
     }
 }
@@ -446,15 +479,16 @@ impl<D: Device> Control<D> {
     }
 }
 
-/// Columns that all critics of an agent read.
+/// Columns that all critics of an agent read: its states, or its actions.
 struct Shared<'a, D: Device>(Columns<'a, D>);
 
 impl<'a, D: Device> Shared<'a, D> {
-    /// As the policy reads them: one network per agent.
+    /// The input of the policy, which is one network per agent.
     fn alone(&self) -> Input<'a, D> {
         Input { first: Columns { share: 1, ..self.0 }, second: None }
     }
 
+    /// The input of the critics: states joined with actions.
     fn with(&self, action: Shared<'a, D>) -> Input<'a, D> {
         Input { first: self.0, second: Some(action.0) }
     }

@@ -1,13 +1,13 @@
-//! Between the environment's units and the networks'.
+//! Converts between the environment's units and those of the networks.
 //!
-//! Actions are in [-1, 1] for the policy; the scaling lies outside its log-probability. An observation whose box is bounded
-//! on both sides is mapped to [-1, 1]; an unbounded one passes as it is.
+//! The policy's actions are in [-1, 1]; its log-probability does not include the scaling. A dimension of the
+//! observation that is bounded on both sides is mapped to [-1, 1]; others are unchanged.
 
 use prudence_core::{BoxSpace, Spec};
 use prudence_nn::Device;
 use prudence_nn::work::{Room, Units};
 
-/// Affine maps, one per dimension.
+/// An affine map for each dimension of observation and action, and the factor of rewards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaling {
     observation: Vec<(f32, f32)>,
@@ -16,7 +16,7 @@ pub struct Scaling {
 }
 
 impl Scaling {
-    /// From an environment's boxes; rewards are multiplied with `reward_scale` for learning.
+    /// For the spaces of an environment; rewards are multiplied by `reward_scale` for learning.
     pub fn new(spec: &Spec, reward_scale: f64) -> Self {
         let middle_and_half = |low: f64, high: f64| {
             if low.is_finite() && high.is_finite() && low < high {
@@ -31,17 +31,17 @@ impl Scaling {
         Self { observation: boxes(&spec.observation), action: boxes(&spec.action), reward_scale }
     }
 
-    /// Numbers of an observation.
+    /// The dimension of observations.
     pub fn observation_width(&self) -> usize {
         self.observation.len()
     }
 
-    /// Numbers of an action.
+    /// The dimension of actions.
     pub fn action_width(&self) -> usize {
         self.action.len()
     }
 
-    /// The maps on a device.
+    /// Copies the maps to a device.
     pub fn units<D: Device>(&self, device: &D) -> Room<Units<D>> {
         let put = |pairs: &[(f32, f32)], pick: fn(&(f32, f32)) -> f32| -> Room<D::Buf> {
             let numbers: Vec<f32> = pairs.iter().map(pick).collect();
@@ -60,7 +60,7 @@ impl Scaling {
         })
     }
 
-    /// A policy's action in the environment's units.
+    /// Converts a policy's action to the environment's units.
     pub fn to_env(&self, unit: &[f32], out: &mut [f32]) {
         for ((out, u), (middle, half)) in out.iter_mut().zip(unit).zip(&self.action) {
             *out = middle + half * u;

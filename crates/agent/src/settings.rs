@@ -1,27 +1,27 @@
-//! Every setting of the agent, with its default and its reason.
+//! All settings of an agent's training, with their defaults.
 
 use prudence_core::SettingError;
 use prudence_nn::work::LogStd;
 use serde::{Deserialize, Serialize};
 
-/// The four algorithms: one program, two switches.
+/// The four algorithms. They differ in two switches: [`Algorithm::history`] and [`Algorithm::constraint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
     /// Soft actor-critic, unconstrained.
     Sac,
-    /// The paper's: policy and critics see h, the multiplier follows Jensen's lower bound.
+    /// The paper's algorithm: policy and critics see h, and the constraint is Jensen's lower bound.
     SafesacH,
-    /// Without h.
+    /// SafeSAC-H without h.
     SafesacNoh,
-    /// With h, the multiplier on the original constraint.
+    /// SafeSAC-H with the original constraint.
     SafesacNonlb,
 }
 
-/// What the multiplier follows.
+/// The constraint that the multiplier enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraint {
-    /// `E[sum log P] >= log d`: implies the original (Jensen).
+    /// `E[sum log P] >= log d`, which implies the original constraint by Jensen's inequality.
     LowerBound,
     /// `E[exp(sum log P)] >= d`
     Original,
@@ -45,7 +45,7 @@ impl Algorithm {
         }
     }
 
-    /// The name used in commands, folders and tables.
+    /// The name in commands, folders and tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sac => "sac",
@@ -56,19 +56,19 @@ impl Algorithm {
     }
 }
 
-/// Everything a training run can be told, a section each.
+/// The settings of a training, by section.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingSettings {
-    /// Networks and their learning.
+    /// Networks and their optimisation.
     pub agent: AgentSettings,
-    /// The multiplier.
+    /// The multiplier lambda.
     pub multiplier: MultiplierSettings,
-    /// The loop.
+    /// The training loop.
     pub train: TrainSettings,
 }
 
-/// Networks and their learning. Section `[agent]`.
+/// Networks and their optimisation: section `[agent]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentSettings {
@@ -76,27 +76,28 @@ pub struct AgentSettings {
     pub hidden: Vec<usize>,
     /// Adam's learning rate at the start.
     pub learning_rate: f64,
-    /// The share of it that is left at the end; it falls linearly. 1: constant.
+    /// The final learning rate as a share of the initial one; it decreases linearly. 1: constant.
     pub final_rate: f64,
-    /// Transitions an update.
+    /// Transitions per update.
     pub batch: usize,
-    /// Discount of both critics.
+    /// Discount factor of both kinds of critics.
     pub discount: f64,
-    /// How fast target networks follow.
+    /// The step of target networks towards the critics, per update.
     pub polyak: f64,
-    /// Entropy temperature at the start; learned from there on.
+    /// Initial entropy temperature alpha, which is then learned.
     pub temperature: f64,
-    /// The entropy aimed at, a dimension of the action: the target is this times |A|.
+    /// Target entropy per dimension of the action: the target is this times |A|.
     pub entropy: f64,
-    /// Lower end of the policy's log standard deviation.
+    /// Lower bound of the policy's log standard deviation.
     pub log_std_min: f64,
-    /// Upper end.
+    /// Upper bound of the policy's log standard deviation.
     pub log_std_max: f64,
-    /// Rewards are multiplied by this for learning (never in reports).
+    /// Factor of the rewards in learning, but not in reports.
     pub reward_scale: f64,
     /// Floor of the running sum of log-probabilities that the agent sees.
     pub score_floor: f64,
-    /// How fast the averaged policy, the one tested, follows the learned one. 1: no averaging.
+    /// The step of the averaged policy, which is tested and selected, towards the learned one, per update. 1: no
+    /// averaging.
     pub averaging: f64,
 }
 
@@ -125,7 +126,7 @@ fn positive(x: f64) -> bool {
 }
 
 impl TrainingSettings {
-    /// Refuses values that no training can work with.
+    /// Checks that all values are in range.
     pub fn check(&self) -> Result<(), SettingError> {
         self.agent.check()?;
         self.multiplier.check()?;
@@ -134,7 +135,7 @@ impl TrainingSettings {
 }
 
 impl AgentSettings {
-    /// Refuses values that no training can work with.
+    /// Checks that all values are in range.
     pub fn check(&self) -> Result<(), SettingError> {
         let unless = SettingError::unless;
         let layers = !self.hidden.is_empty() && self.hidden.iter().all(|n| (1..=8192).contains(n));
@@ -144,7 +145,7 @@ impl AgentSettings {
         unless(positive(self.reward_scale), "agent.reward_scale", &self.reward_scale, "must be above 0")?;
         unless(self.entropy.is_finite(), "agent.entropy", &self.entropy, "must be finite")?;
         let floor = self.score_floor < 0.0 && self.score_floor.is_finite();
-        unless(floor, "agent.score_floor", &self.score_floor, "must be below 0, and finite")?;
+        unless(floor, "agent.score_floor", &self.score_floor, "must be finite and below 0")?;
         unless(self.batch > 0, "agent.batch", &self.batch, "must be 1 or more")?;
         for (key, x) in [
             ("agent.discount", self.discount),
@@ -158,31 +159,32 @@ impl AgentSettings {
         unless(ordered, "agent.log_std_min", &self.log_std_min, "must not exceed agent.log_std_max")
     }
 
-    /// The clipping of the policy's spread.
+    /// The range that the policy's log standard deviation is clipped to.
     pub fn log_std(&self) -> LogStd {
         LogStd { min: self.log_std_min, max: self.log_std_max }
     }
 }
 
-/// The multiplier's way. Section `[multiplier]`.
+/// The multiplier lambda: section `[multiplier]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MultiplierSettings {
-    /// d, the safe share the constraint asks the MODEL for; above the task's `target`, which is about the truth.
+    /// d, the safe share that the constraint requires according to the safety model; the task's `target` is about the
+    /// true rule.
     pub target: f64,
     /// A constant multiplier instead of a learned one.
     pub fixed: Option<f64>,
-    /// Where it starts.
+    /// The initial value.
     pub initial: f64,
-    /// Adam's learning rate.
+    /// Adam's learning rate; one step per episode.
     pub learning_rate: f64,
-    /// Episodes before it starts to move: first the safety critic must know something.
+    /// Episodes before lambda starts to move, so that the safety critics can learn first.
     pub freeze: u64,
-    /// Most recent own episodes the constraint is estimated on.
+    /// The number of most recent own episodes on which the constraint is estimated.
     pub window: usize,
-    /// (s, h) pairs drawn from them for one estimate.
+    /// The number of (s, h) pairs drawn from these episodes for one estimate of the lower bound.
     pub batch: usize,
-    /// It never passes this; reaching it is warned about.
+    /// Upper limit; reaching it gives a warning.
     pub max: f64,
 }
 
@@ -202,7 +204,7 @@ impl Default for MultiplierSettings {
 }
 
 impl MultiplierSettings {
-    /// Refuses values that no training can work with.
+    /// Checks that all values are in range.
     pub fn check(&self) -> Result<(), SettingError> {
         let unless = SettingError::unless;
         let at_least_0 = |x: f64| x >= 0.0 && x.is_finite();
@@ -218,21 +220,21 @@ impl MultiplierSettings {
     }
 }
 
-/// The training loop. Section `[train]`.
+/// The training loop: section `[train]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainSettings {
     /// Environment steps.
     pub steps: u64,
-    /// Steps with random actions before the first update (without stored episodes to learn from).
+    /// Steps with random actions before the first update, if there are no stored episodes to learn from.
     pub random_steps: u64,
-    /// Updates an environment step; may be a fraction.
+    /// Updates per environment step; may be a fraction.
     pub updates_per_step: f64,
-    /// Transitions the replay holds.
+    /// Capacity of the replay buffer, in transitions.
     pub capacity: usize,
     /// Environment steps between records.
     pub record_every: u64,
-    /// Test episodes a record.
+    /// Test episodes per record.
     pub test_episodes: u64,
     /// Environment steps between checkpoints.
     pub checkpoint_every: u64,
@@ -253,7 +255,7 @@ impl Default for TrainSettings {
 }
 
 impl TrainSettings {
-    /// Refuses values that no training can work with.
+    /// Checks that all values are in range.
     pub fn check(&self) -> Result<(), SettingError> {
         let updates = (0.0..=1000.0).contains(&self.updates_per_step);
         SettingError::unless(updates, "train.updates_per_step", &self.updates_per_step, "must lie in [0, 1000]")?;

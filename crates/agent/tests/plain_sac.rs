@@ -3,14 +3,16 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use prudence_agent::settings::{AgentSettings, Settings, TrainSettings};
-use prudence_agent::trainer::{Setup, Trainer};
-use prudence_agent::{Algorithm, MultiplierSettings};
-use prudence_data::Rule;
+use prudence_agent::population::{Population, Setup};
+use prudence_agent::replay::Stored;
+use prudence_agent::settings::{AgentSettings, TrainSettings, TrainingSettings};
+use prudence_agent::{Algorithm, MultiplierSettings, Scaling};
 use prudence_core::random::stream;
-use prudence_env::{BoxSpace, Env, Error, MakeEnv, Spec, Step};
+use prudence_core::{BoxSpace, Spec};
+use prudence_data::Rule;
+use prudence_env::{Env, Error, Step};
+use prudence_nn::Cpu;
 use rand::RngExt as _;
-use serde_json::Value;
 
 /// A task small enough to write down: start, step, observe.
 #[derive(Clone)]
@@ -23,50 +25,26 @@ struct Small<const S: usize> {
     observe: fn(&[f64; S]) -> Vec<f64>,
 }
 
-impl<const S: usize> Small<S> {
-    fn see(&self, observation: &mut [f64]) {
-        observation.copy_from_slice(&(self.observe)(&self.state));
-    }
-}
-
 impl<const S: usize> Env for Small<S> {
     fn spec(&self) -> &Spec {
         &self.spec
     }
+
     fn reset(&mut self, seed: u64, observation: &mut [f64]) -> Result<(), Error> {
         (self.state, self.t) = ((self.start)(seed), 0);
-        self.see(observation);
+        observation.copy_from_slice(&(self.observe)(&self.state));
         Ok(())
     }
+
     fn step(&mut self, action: &[f64], observation: &mut [f64]) -> Result<Step, Error> {
         let reward = (self.advance)(&mut self.state, action[0]);
         self.t += 1;
-        self.see(observation);
+        observation.copy_from_slice(&(self.observe)(&self.state));
         Ok(Step { reward, terminated: false, truncated: self.t == self.spec.horizon })
     }
+
     fn signals(&self) -> &[f64] {
         &self.state[..1]
-    }
-    fn state(&self) -> Value {
-        Value::Null
-    }
-    fn set_state(&mut self, _: &Value, _: &mut [f64]) -> Result<(), Error> {
-        Err(Error::State("not in this test".into()))
-    }
-    fn snapshot(&self) -> Option<Vec<u8>> {
-        None
-    }
-    fn restore(&mut self, _: &[u8], _: &mut [f64]) -> Result<(), Error> {
-        Err(Error::State("not in this test".into()))
-    }
-}
-
-impl<const S: usize> MakeEnv for Small<S> {
-    fn build(&self) -> Result<Box<dyn Env>, Error> {
-        Ok(Box::new(self.clone()))
-    }
-    fn describe(&self) -> String {
-        "a test's".into()
     }
 }
 
@@ -74,7 +52,7 @@ fn boxed(low: &[f64], high: &[f64]) -> BoxSpace {
     BoxSpace { low: low.to_vec(), high: high.to_vec() }
 }
 
-/// Say the number you are shown: reward -(a - x)^2, a new x each step.
+/// The action must repeat the observed number: reward -(a - x)^2, a new x each step.
 fn identity() -> Small<2> {
     Small {
         spec: Spec {
@@ -124,67 +102,55 @@ fn pendulum() -> Small<2> {
 }
 
 /// Mean return of 20 test episodes after training plain SAC.
-fn learned_return<const S: usize>(env: Small<S>, steps: u64, random_steps: u64) -> f64 {
-    learned_return_with(env, steps, random_steps, MultiplierSettings::default())
-}
-
-fn learned_return_with<const S: usize>(
-    env: Small<S>,
-    steps: u64,
-    random_steps: u64,
-    multiplier: MultiplierSettings,
-) -> f64 {
-    let rule = Rule::parse(&format!("{} < 1e9", env.spec.signals[0]), &env.spec.signals).unwrap();
-    let settings = Settings {
-        agent: AgentSettings {
-            hidden: vec![64, 64],
-            learning_rate: 1e-3,
-            batch: 128,
-            polyak: 0.01,
-            averaging: 0.02,
-            ..AgentSettings::default()
-        },
-        multiplier,
-        train: TrainSettings { steps, random_steps, ..TrainSettings::default() },
+fn learned_return<const S: usize>(env: Small<S>, steps: u64, random_steps: u64, multiplier: MultiplierSettings) -> f64 {
+    let agent = AgentSettings {
+        hidden: vec![64, 64],
+        learning_rate: 1e-3,
+        batch: 128,
+        polyak: 0.01,
+        averaging: 0.02,
+        ..AgentSettings::default()
     };
+    let train = TrainSettings { steps, random_steps, ..TrainSettings::default() };
+    let (device, spec) = (Cpu::<f32>::new(), env.spec.clone());
     let setup = Setup {
         algorithm: Algorithm::Sac,
-        settings,
-        env: Arc::new(env),
-        rule,
-        safety: None,
-        stored: Arc::default(),
-        seed: 1,
+        rule: Rule::parse(&format!("{} < 1e9", spec.signals[0]), &spec.signals).unwrap(),
+        stored: Arc::new(Stored::new(&device, &Scaling::new(&spec, agent.reward_scale), None, &[]).unwrap()),
+        settings: TrainingSettings { agent, multiplier, train },
+        env: Arc::new(move || env.clone()),
+        spec: Arc::new(spec),
+        models: Vec::new(),
     };
-    let mut trainer = Trainer::new(setup).unwrap();
-    while !trainer.done() {
-        trainer.episode().unwrap();
+    let mut population = Population::new(&device, setup, &[1]).unwrap();
+    while !population.done(0) {
+        population.lockstep().unwrap();
     }
-    let tests = trainer.test(0..20, false).unwrap();
+    let tests = population.test(0, 0..20, false).unwrap();
     tests.iter().map(|t| t.total_reward).sum::<f64>() / tests.len() as f64
 }
 
 #[test]
-fn sac_learns_to_repeat_what_it_is_shown() {
-    // Saying 0 always would cost about 0.4 a step, -8 an episode.
-    let mean = learned_return(identity(), 4_000, 500);
+fn sac_learns_to_repeat_what_it_observes() {
+    // 0 always would cost about 0.4 per step, -8 per episode.
+    let mean = learned_return(identity(), 4_000, 500, MultiplierSettings::default());
     assert!(mean > -0.1, "mean return {mean}");
 }
 
 #[test]
 fn sac_swings_the_pendulum_up() {
     // A random policy has about -1200; solved is -200 or better (Pendulum-v1's usual bar).
-    let mean = learned_return(pendulum(), 12_000, 1_000);
+    let mean = learned_return(pendulum(), 12_000, 1_000, MultiplierSettings::default());
     assert!(mean > -200.0, "mean return {mean}");
 }
 
 #[test]
 fn no_setting_of_the_multiplier_reaches_sac() {
-    let plain = learned_return(identity(), 600, 300);
+    let plain = learned_return(identity(), 600, 300, MultiplierSettings::default());
     for multiplier in [
         MultiplierSettings { initial: 50.0, ..MultiplierSettings::default() },
         MultiplierSettings { fixed: Some(3.0), ..MultiplierSettings::default() },
     ] {
-        assert_eq!(plain.to_bits(), learned_return_with(identity(), 600, 300, multiplier).to_bits());
+        assert_eq!(plain.to_bits(), learned_return(identity(), 600, 300, multiplier).to_bits());
     }
 }

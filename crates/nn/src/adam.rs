@@ -1,4 +1,5 @@
-//! Adam and AdamW as PyTorch computes them: the formula, for one weight. Devices apply it to arrays, the multiplier to itself.
+//! Adam and AdamW as PyTorch computes them, for a single weight. Devices apply the formula to arrays; the multiplier's
+//! optimiser applies it to one number.
 
 use crate::Scalar;
 
@@ -9,7 +10,7 @@ pub struct AdamSettings {
     pub beta1: f64,
     /// Decay of the second moment.
     pub beta2: f64,
-    /// Added to the root of the second moment.
+    /// Added to the square root of the second moment.
     pub epsilon: f64,
 }
 
@@ -20,32 +21,33 @@ impl Default for AdamSettings {
 }
 
 impl AdamSettings {
-    /// What step number `t` (from 1) multiplies with: the rate over `1 - beta1^t`, and one over the root of `1 - beta2^t`.
+    /// The bias corrections of step `t` (from 1): the learning rate divided by `1 - beta1^t`, and `1 / sqrt(1 - beta2^t)`.
     pub fn correction(&self, rate: f64, t: u64) -> (f64, f64) {
         let t = t as f64;
         (rate / (1.0 - self.beta1.powf(t)), (1.0 - self.beta2.powf(t)).sqrt().recip())
     }
 }
 
-/// The numbers of one step.
+/// The constants of one step, in the device's precision.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamNumbers<T> {
-    /// The gradient's share in the first moment, `1 - beta1`.
+    /// The weight of the gradient in the first moment, `1 - beta1`.
     gain1: T,
     beta2: T,
-    /// The square's share in the second moment, `1 - beta2`: in f32 that difference is wrong in its fifth digit.
+    /// The weight of the squared gradient in the second moment, `1 - beta2`, computed in f64: in f32 the difference is
+    /// already wrong in its fifth digit.
     gain2: T,
     epsilon: T,
     rate: T,
     correction: T,
-    /// What the weight is multiplied with first (AdamW).
+    /// The factor applied to the weight before the step (AdamW's weight decay).
     pub shrink: T,
-    /// What the gradient is multiplied with first (clipping).
+    /// The factor applied to the gradient before the step (gradient clipping).
     pub factor: T,
 }
 
 impl<T: Scalar> AdamNumbers<T> {
-    /// From the two numbers of [`AdamSettings::correction`].
+    /// `rate` and `correction` are the two numbers of [`AdamSettings::correction`].
     pub fn new(settings: AdamSettings, rate: T, correction: T) -> Self {
         Self {
             gain1: T::of(1.0 - settings.beta1),
@@ -59,7 +61,7 @@ impl<T: Scalar> AdamNumbers<T> {
         }
     }
 
-    /// One step down the gradient, for one weight and its moments.
+    /// One gradient descent step for one weight and its moments.
     #[inline(always)]
     pub fn step(&self, weight: &mut T, gradient: T, first: &mut T, second: &mut T) {
         let gradient = (gradient * self.factor).flush(T::NEGLIGIBLE);

@@ -1,26 +1,26 @@
-//! What a learner asks of the machine it runs on.
+//! The operations that a learner needs from the machine it runs on.
 //!
-//! An operation is a line of the paper's listing, not a matrix product: how much of it becomes one kernel is the device's
-//! business. An update is a sequence of these operations without reads by the host, without shapes that depend on data and
-//! without host numbers that change from update to update (rates, multipliers and masks lie in buffers), so that a GPU can
-//! record it once and replay it. Every array has the population P, or the G networks of a bank, leading.
+//! An operation is a line of the paper's algorithm, not a matrix product: the device decides what to fuse into one kernel.
+//! An update is a sequence of these operations. The host reads nothing in between, no shape depends on the data, and no host
+//! number changes from update to update (learning rates, multipliers and masks are in buffers), so a GPU can record the
+//! sequence once and replay it. The leading axis of every array is the population P, or the G networks of a bank.
 //!
-//! A device's errors are for allocation and for reading back. Shapes are the caller's promise: an operation panics where
-//! they disagree.
+//! Allocation and reading back return errors. Shapes are the caller's responsibility: operations panic where they
+//! disagree.
 
 use crate::shapes::{Bank, Gru, Mlp};
 use crate::{Scalar, work::*};
 
-/// A device could not do what it was asked.
+/// A failure of the device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The device has no room for a buffer.
-    #[error("no room for {bytes} bytes on the device: {reason}")]
+    /// A buffer could not be allocated.
+    #[error("cannot allocate {bytes} bytes on the device: {reason}")]
     Memory {
-        /// The size asked for.
+        /// The requested size.
         bytes: usize,
-        /// What the driver says.
+        /// The driver's message.
         reason: String,
     },
     /// Work on the device failed.
@@ -28,57 +28,58 @@ pub enum DeviceError {
     Failed(String),
 }
 
-/// Where the networks live and the learner's arithmetic runs.
+/// The machine that holds the networks and does the learner's arithmetic.
 pub trait Device: Clone + Send + Sync + 'static {
-    /// The numbers of networks and batches.
+    /// The number type of networks and batches.
     type Num: Scalar;
     /// An array of numbers.
     type Buf: Send + Sync;
-    /// An array of row numbers.
+    /// An array of row indices.
     type Rows: Send + Sync;
     /// A recorded sequence of operations.
     type Program: Default + Send;
 
-    /// A batch of a fit is cut into this many parts whose gradients are added in order, so that a device with threads can
-    /// work on all of them and the sum has the same bits however many threads it has.
+    /// The number of parts that a batch of a fit is split into. Their gradients are added in order, so the parts can run on
+    /// several threads and the sum has the same bits for any number of threads.
     const PARTS: usize;
 
     // Memory.
 
     /// An array of `n` zeros.
     fn buffer(&self, n: usize) -> Result<Self::Buf, DeviceError>;
-    /// An array of `n` row numbers, all 0.
+    /// An array of `n` row indices, all 0.
     fn rows(&self, n: usize) -> Result<Self::Rows, DeviceError>;
-    /// Writes data from position `at` on.
+    /// Writes data, starting at position `at`.
     fn write(&self, to: &mut Self::Buf, at: usize, from: &[f32]);
-    /// Writes numbers that steer an update (rates, weights, masks), rounded once to the device's precision.
+    /// Writes numbers that control an update (learning rates, weights, masks), rounded once to the device's precision.
     fn steer(&self, to: &mut Self::Buf, at: usize, from: &[f64]);
-    /// Writes row numbers from position `at` on.
+    /// Writes row indices, starting at position `at`.
     fn write_rows(&self, to: &mut Self::Rows, at: usize, from: &[u32]);
     /// Copies `n` numbers within the device.
     fn copy(&self, from: &Self::Buf, from_at: usize, to: &mut Self::Buf, to_at: usize, n: usize);
-    /// Sets `n` numbers from position `at` on.
+    /// Sets `n` numbers, starting at position `at`.
     fn fill(&self, to: &mut Self::Buf, at: usize, n: usize, value: f32);
-    /// Reads numbers back from position `at` on.
+    /// Reads numbers back, starting at position `at`.
     fn read(&self, from: &Self::Buf, at: usize, to: &mut [f32]) -> Result<(), DeviceError>;
 
     // Programs.
 
-    /// Runs `body`, whose operations are the same each time; a device may record them the first time and replay them after.
+    /// Runs `body`, whose operations are the same in every call; a device may record them in the first call and replay them
+    /// in later ones.
     fn run(&self, program: &mut Self::Program, body: impl FnOnce()) -> Result<(), DeviceError>;
-    /// Works on the parts of a batch, at the same time where the device has threads.
+    /// Runs `work` on each part of a batch, in parallel where the device has threads.
     fn each_part<T: Send>(&self, parts: &mut [T], work: impl Fn(&mut T) + Send + Sync);
 
-    /// Standard normal numbers: for each owner, `each` numbers from its address on (see `StreamId::address`), six words per
-    /// owner.
+    /// Draws standard normal numbers: `each` of them per owner, starting at the owner's address (six words, see
+    /// `StreamId::address`).
     fn normals(&self, addresses: &Self::Rows, each: usize, out: &mut Self::Buf);
 
     // Dense networks.
 
-    /// Runs a bank on its rows; outputs and activations are left in `pass`.
+    /// Forward pass of a bank; `pass` keeps the outputs and activations.
     fn forward(&self, net: &Bank<Mlp>, weights: &Self::Buf, input: Input<'_, Self>, pass: &mut Pass<Self>);
-    /// From the output gradient in `pass` to the gradients of the parameters, overwritten, in `gradients` laid out as the
-    /// weights are. Follows a [`Device::forward`] with the same arguments; the output gradient stays as it was.
+    /// Backward pass: turns the output gradient in `pass` into the parameters' gradients, which overwrite `gradients` in the
+    /// layout of the weights. Call it after [`Device::forward`] with the same arguments. The output gradient is unchanged.
     fn backward(
         &self,
         net: &Bank<Mlp>,
@@ -87,8 +88,8 @@ pub trait Device: Clone + Send + Sync + 'static {
         pass: &mut Pass<Self>,
         gradients: &mut Self::Buf,
     );
-    /// After [`Device::backward`]: the gradient of the inputs from column `first` on, `[G, rows, in - first]`, with `stride`
-    /// numbers from one network's to the next one's.
+    /// After [`Device::backward`]: the gradient with respect to the input columns `first..`, `[G, rows, in - first]`, with
+    /// `stride` numbers from the start of one network's gradient to the start of the next one's.
     fn input_gradient(
         &self,
         net: &Bank<Mlp>,
@@ -98,8 +99,9 @@ pub trait Device: Clone + Send + Sync + 'static {
         out: &mut Self::Buf,
         stride: usize,
     );
-    /// From the output gradient in `pass` straight to the gradient of the inputs from column `first` on, summed over each
-    /// run of `share` networks: `[G / share, rows, in - first]`. The way back through an agent's critics to its action.
+    /// The gradient with respect to the input columns `first..`, summed over each group of `share` consecutive networks:
+    /// `[G / share, rows, in - first]`. It is the backward pass through an agent's critics to its action: parameters get no
+    /// gradients, and the output gradient in `pass` is used up.
     fn action_gradient(
         &self,
         net: &Bank<Mlp>,
@@ -112,24 +114,28 @@ pub trait Device: Clone + Send + Sync + 'static {
 
     // The policy's head: a squashed Gaussian.
 
-    /// Draws actions and their log-probabilities from the head in `pass` (means, then log-stds) and standard normal noise.
+    /// Samples actions and their log-probabilities from the head in `pass` (means, then log standard deviations) and
+    /// standard normal noise.
     fn sample(&self, pass: &Pass<Self>, noise: &Self::Buf, clip: LogStd, drawn: &mut Drawn<Self>);
     /// The most likely action, `tanh(mean)`.
     fn mode(&self, pass: &Pass<Self>, action: &mut Self::Buf);
-    /// Backward pass of [`Device::sample`] for the loss `alpha log pi / (sum of the heads' weights) + (what the critics say)`:
-    /// writes the head's gradient into `pass`.
+    /// Backward pass of [`Device::sample`] for the loss `alpha log pi / (sum of the heads' weights)` plus the critics' part,
+    /// which arrives as the gradient of the actions. Writes the head's gradient into `pass`.
     fn sample_backward(&self, pass: &mut Pass<Self>, s: SampleBackward<'_, Self>);
 
     // One update of SafeSAC.
 
-    /// `y = signal + gamma (1 - d) (min Q - alpha log pi)`; the last term for soft heads only, clipped to the head's range.
+    /// `y = signal + gamma (1 - d) (min Q - alpha log pi)`, clipped to the head's range; the entropy term is for soft heads
+    /// only.
     fn critic_target(&self, t: CriticTarget<'_, Self>, target: &mut Self::Buf);
-    /// `(Q - y)^2`, averaged over the batch and summed over the head's networks, into `loss [P]`; its gradient into `pass`.
+    /// Writes `(Q - y)^2`, averaged over the batch and summed over the head's networks, to `loss [P]` and its gradient to
+    /// `pass`.
     fn critic_loss(&self, head: HeadPlace, target: &Self::Buf, pass: &mut Pass<Self>, loss: &mut Self::Buf);
-    /// The gradient of minus the head's share of the policy objective, `w min Q / (sum of weights)`, into `pass`; the mean
-    /// of `min Q` into `value [P]`.
+    /// Writes the gradient of the head's part of the policy loss, `-w min Q / (sum of weights)`, to `pass`, and the mean of
+    /// `min Q` to `value [P]`.
     fn climb(&self, head: HeadPlace, weights: &Self::Buf, pass: &mut Pass<Self>, value: &mut Self::Buf);
-    /// The gradient of `-alpha (log pi + target entropy)` by `log alpha` into `gradient [P]`; mean entropy into `entropy`.
+    /// Writes the derivative of `-alpha (log pi + target entropy)` with respect to `log alpha` to `gradient [P]`, and the mean
+    /// entropy to `entropy [P]`.
     fn temperature_gradient(
         &self,
         log_temperature: &Self::Buf,
@@ -138,29 +144,35 @@ pub trait Device: Clone + Send + Sync + 'static {
         gradient: &mut Self::Buf,
         entropy: &mut Self::Buf,
     );
-    /// One step of Adam (AdamW where `step` shrinks weights) for each active owner of parameters; `follower`, where given,
-    /// then moves a share of the way to the new weights.
+    /// One step of Adam (AdamW if `step` shrinks weights) for each active owner. A follower, such as a target network, then
+    /// moves the given fraction of the way to the new weights.
     fn adam(&self, p: &mut Parameters<Self>, step: &AdamStep<'_, Self>, follower: Option<(&mut Self::Buf, f64)>);
 
     // Replay.
 
-    /// Fills a batch with the transitions at `rows`.
+    /// Fills a batch with the transitions that start at `rows`.
     fn gather(&self, replay: &Tables<'_, Self>, rows: &Self::Rows, batch: &mut Batch<Self>);
-    /// The states at `rows` as networks see them, and what a safety model reads of them.
+    /// Reads the states at `rows`, both as the networks see them and as a safety model does.
     fn recall(&self, replay: &Tables<'_, Self>, rows: &Self::Rows, recalled: &mut Recalled<Self>);
 
     // Safety models.
 
-    /// What networks see of raw observations and memories: scaled observations, then memory where there is one.
-    fn see(&self, units: &Units<Self>, observation: &Self::Buf, memory: Option<(&Self::Buf, usize)>, state: &mut Self::Buf);
-    /// Actions in the environment's units from the policy's.
+    /// Writes the states that networks see: scaled observations, followed by the memory if there is one.
+    fn see(
+        &self,
+        units: &Units<Self>,
+        observation: &Self::Buf,
+        memory: Option<(&Self::Buf, usize)>,
+        state: &mut Self::Buf,
+    );
+    /// Converts actions from the policy's units, [-1, 1], to the environment's.
     fn to_env(&self, units: &Units<Self>, action: &Self::Buf, out: &mut Self::Buf);
     /// `((s, a) - centre) * scale`, `[R, rows, s + a]`.
     fn normalise(&self, n: Normalise<'_, Self>, out: &mut Self::Buf);
-    /// Runs a bank of GRUs over sequences from h = 0; memories and gates are left in `pass`.
+    /// Runs a bank of GRUs over sequences, starting from h = 0; `pass` keeps the memories and gates.
     fn gru_forward(&self, net: &Bank<Gru>, weights: &Self::Buf, input: Columns<'_, Self>, pass: &mut GruPass<Self>);
-    /// Back through time. `dh [G, T + 1, N, H]` holds the gradient of every h. Writes the parameters' gradients and, where
-    /// wanted, that of the inputs, `[G, T, N, in]`.
+    /// Backpropagation through time. `dh [G, T + 1, N, H]` holds the gradient of every h. Writes the gradients of the
+    /// parameters and, if `dx` is given, of the inputs, `[G, T, N, in]`.
     fn gru_backward(
         &self,
         net: &Bank<Gru>,
@@ -171,7 +183,7 @@ pub trait Device: Clone + Send + Sync + 'static {
         gradients: &mut Self::Buf,
         dx: Option<&mut Self::Buf>,
     );
-    /// One step of `rows` sequences per network: `hidden [G, rows, H]` becomes the memory after the step.
+    /// A single step of all sequences: `hidden [G, rows, H]` becomes the memory after the step.
     fn gru_step(
         &self,
         net: &Bank<Gru>,
@@ -180,20 +192,21 @@ pub trait Device: Clone + Send + Sync + 'static {
         hidden: &mut Self::Buf,
         pass: &mut GruPass<Self>,
     );
-    /// `ln sigmoid(logit)` of each member's logits, then their minimum: `[R, members, rows]` to `[R, rows]`.
+    /// The minimum over the members of `ln sigmoid(logit)`: `[R, members, rows]` to `[R, rows]`.
     fn log_prob(&self, pass: &Pass<Self>, members: usize, out: &mut Self::Buf);
-    /// The loss of labelled prefixes; see [`TrajectoryLoss`].
+    /// Writes the loss of labelled prefixes to `loss [G]` and its gradient to `pass`; see [`TrajectoryLoss`].
     fn trajectory_loss(&self, t: TrajectoryLoss<'_, Self>, pass: &mut Pass<Self>, loss: &mut Self::Buf);
-    /// Adds the gradients of the later parts of a batch to the first part's.
+    /// Adds the gradients of one part of a batch to those of another.
     fn add_gradients(&self, sum: &mut Self::Buf, other: &Self::Buf);
-    /// For each of `groups` owners of gradients, the factor that brings their norm down to `limit`, or 1.
+    /// For each of `groups` owners, the factor that scales the norm of its gradients down to `limit`, or 1 if it is smaller.
     fn clip(&self, gradients: &Self::Buf, groups: usize, limit: f64, factor: &mut Self::Buf);
-    /// Adds `log_prob [N]` to running sums kept at or above `floor`; `score` is how far each fell. Inactive rows stay.
+    /// Adds `log_prob [N]` to running sums that never fall below `floor`; `score` is the change of each sum. Inactive rows
+    /// keep their sum and score.
     fn floor(&self, log_prob: &Self::Buf, floor: f64, active: &Self::Buf, sum: &mut Self::Buf, score: &mut Self::Buf);
-    /// What joins the observation: the members' memories side by side, then the used share of the floor.
-    /// `hidden [R, members, N / R, H]`, `sum [N]`, `memory [N, members H + 1]`.
+    /// Writes the memory that agents see in addition to the observation: the memories of all members, then the fraction
+    /// `sum / floor`. `hidden [R, members, N / R, H]`, `sum [N]`, `memory [N, members H + 1]`.
     fn memory(&self, m: MemoryRows<'_, Self>, memory: &mut Self::Buf);
-    /// The members' memories out of such rows: `memory [N, members H + 1]` to `hidden [R, members, N / R, H]`.
+    /// The reverse of [`Device::memory`]: `memory [N, members H + 1]` to `hidden [R, members, N / R, H]`.
     fn hidden(
         &self,
         memory: &Self::Buf,

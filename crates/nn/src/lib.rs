@@ -1,10 +1,11 @@
-//! Shapes of banks of small networks, the operations a learner needs of a device, and the CPU as one.
+//! Banks of small networks, the operations that a learner needs from a device, and the CPU device.
 //!
-//! The tour: [`Mlp`] and [`Gru`] are shapes, a [`Bank`] is G networks of one shape with their parameters in one buffer (an
-//! agent's four critics are one bank). [`Device`] lists the operations, one for each line of the paper's listing;
-//! [`work`] holds what they read and write. [`Cpu`] runs them over [`Scalar`] numbers: f32 in the product, f64 where
-//! gradients, derived by hand, are checked against central differences. [`weights`] reads and writes safetensors under
+//! A tour: [`Mlp`] and [`Gru`] are shapes. A [`Bank`] is G networks of one shape with their parameters in one buffer; an
+//! agent's four critics are one bank. [`Device`] lists the operations, one for each line of the paper's algorithm, and
+//! [`work`] holds their inputs and outputs. [`Cpu`] runs them on [`Scalar`] numbers: f32 in the product, f64 where the
+//! hand-derived gradients are checked against central differences. [`weights`] reads and writes safetensors files with
 //! PyTorch's names. Backward passes overwrite gradients; nothing accumulates between calls.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod adam;
 pub mod cpu;

@@ -1,7 +1,7 @@
 //! The number type of every kernel: f32 in the product, f64 where gradients are checked.
 //!
 //! The f32 functions are our own: branch-free, so that the loops around them become vector code, and accurate to a few
-//! units in the last place (tested against f64). libm's are called one number at a time.
+//! units in the last place (tested against f64). Those of libm take one number at a time.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -42,41 +42,41 @@ pub trait Scalar:
     const ONE: Self;
     /// The smallest positive normal number.
     const TINY: Self;
-    /// Gradients and first moments below this are taken for 0: far too small to move a weight, but on their way into
-    /// denormal numbers, with which many processors compute a hundred times slower. Its square is still a normal number.
+    /// Gradients and first moments smaller than this are set to 0. They are far too small to move a weight, but would decay
+    /// into denormal numbers, on which many processors are a hundred times slower. Its square is still a normal number.
     const NEGLIGIBLE: Self;
-    /// The name safetensors gives the type.
+    /// The type's name in safetensors files.
     const DTYPE: safetensors::Dtype;
     /// A vector of these numbers.
     type Vector<S: Simd>: Copy;
 
     /// Numbers in a vector.
     fn lanes<S: Simd>() -> usize;
-    /// A vector of one number.
+    /// A vector with this number in every lane.
     fn splat<S: Simd>(s: S, x: Self) -> Self::Vector<S>;
     /// `a * b + c`, rounded once.
     fn mul_add<S: Simd>(s: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
     /// `a + b`
     fn plus<S: Simd>(s: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-    /// `zero` where `sign <= 0`, else `value`: what diverged stays visible.
+    /// `zero` where `sign <= 0`, else `value`. A NaN in `sign` keeps `value`, so that divergence stays visible.
     fn keep_where_positive<S: Simd>(
         s: S,
         sign: Self::Vector<S>,
         value: Self::Vector<S>,
         zero: Self::Vector<S>,
     ) -> Self::Vector<S>;
-    /// A vector whose first numbers are these; the others are 0.
+    /// A vector that begins with these numbers; the remaining lanes are 0.
     fn load<S: Simd>(s: S, from: &[Self]) -> Self::Vector<S>;
-    /// Stores as many of the vector's first numbers as there is room for.
+    /// Stores the vector's first `to.len()` numbers.
     fn store<S: Simd>(s: S, to: &mut [Self], x: Self::Vector<S>);
-    /// Hands out this thread's scratch array for the time of a call.
+    /// Calls `f` with this thread's scratch array.
     fn scratch<R>(f: impl FnOnce(&mut Vec<Self>) -> R) -> R;
 
     /// The nearest number of this type.
     fn of(x: f64) -> Self;
     /// The same number in f64.
     fn f64(self) -> f64;
-    /// The same number of this type.
+    /// The same number in this type.
     fn from_f32(x: f32) -> Self;
     /// The nearest f32.
     fn to_f32(self) -> f32;
@@ -99,19 +99,19 @@ pub trait Scalar:
     /// From little-endian bytes of exactly this type's size.
     fn read(bytes: &[u8]) -> Self;
 
-    /// The larger of two numbers; NaN if `self` is: what diverged must stay visible.
+    /// The larger of two numbers; NaN if `self` is NaN, so that divergence stays visible.
     #[inline(always)]
     fn max(self, other: Self) -> Self {
         if self < other { other } else { self }
     }
 
-    /// The smaller of two numbers; NaN if `self` is.
+    /// The smaller of two numbers; NaN if `self` is NaN.
     #[inline(always)]
     fn min(self, other: Self) -> Self {
         if self > other { other } else { self }
     }
 
-    /// 0 if the number is smaller than `limit`, without a branch.
+    /// 0 if the absolute value is smaller than `limit`, else the number itself; without a branch.
     #[inline(always)]
     fn flush(self, limit: Self) -> Self {
         if self.abs() < limit { Self::ZERO } else { self }
@@ -299,10 +299,11 @@ impl Scalar for f32 {
         f32::abs(self)
     }
 
-    /// 2^n e^r with n the nearest integer to x / ln 2 and |r| <= ln(2)/2, e^r by its Taylor polynomial of degree 7.
+    /// `2^n e^r`, where n is the integer nearest to `x / ln 2` and `|r| <= ln(2) / 2`; `e^r` by its Taylor polynomial of
+    /// degree 7.
     #[inline(always)]
     fn exp(self) -> Self {
-        const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding and taking it away rounds to an integer
+        const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding and subtracting it rounds to an integer
         let x = Scalar::min(Scalar::max(self, -87.0), 88.0);
         let n = (x * std::f32::consts::LOG2_E + MAGIC) - MAGIC;
         let r = n.mul_add(-0.693_359_4, x);
@@ -313,12 +314,12 @@ impl Scalar for f32 {
         let p = p.mul_add(r, 1.0 / 6.0);
         let p = p.mul_add(r, 0.5);
         let p = p.mul_add(r * r, r) + 1.0;
-        // n is an integer in [-126, 127]: its biased form is a float's exponent field
+        // n is an integer in [-126, 127]: with the bias it is the exponent field of a float.
         let scale = f32::from_bits(((n as i32 + 127) as u32) << 23);
         if self.is_nan() { self } else { p * scale }
     }
 
-    /// An odd polynomial near 0, where 1 - 2/(e^2x + 1) would cancel.
+    /// An odd polynomial near 0, where `1 - 2 / (e^2x + 1)` would lose digits.
     #[inline(always)]
     fn tanh(self) -> Self {
         let z = self * self;
@@ -332,7 +333,7 @@ impl Scalar for f32 {
         if self.abs() < 0.625 { small } else { large }
     }
 
-    /// 2 artanh(t / (2 + t)) as its series: relative accuracy down to the smallest t.
+    /// The series of `2 artanh(t / (2 + t))`, which keeps its relative accuracy down to the smallest t.
     #[inline(always)]
     fn ln_1p_unit(self) -> Self {
         let s = self / (2.0 + self);

@@ -1,14 +1,14 @@
-//! Shapes of networks, and where the parameters of a bank of them lie. No numbers here.
+//! Shapes of networks, and the layout of the parameters of a bank of networks. This module holds no parameters.
 
 /// The shape of a dense network: `sizes[0]` inputs, ReLU layers, `sizes[last]` linear outputs.
 ///
-/// Its parameters lie one layer after the other: weight `[in, out]` (PyTorch's transposed), then bias `[out]`.
+/// The layout of its parameters is layer by layer: weight `[in, out]` (the transpose of PyTorch's), then bias `[out]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mlp {
     sizes: Vec<usize>,
 }
 
-/// One layer and the place of its parameters in the network's.
+/// One layer, and the offset of its parameters within the network's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layer {
     pub inputs: usize,
@@ -27,7 +27,7 @@ impl Layer {
 }
 
 impl Mlp {
-    /// A network with these layer sizes.
+    /// A network with these layer widths.
     pub fn new(input: usize, hidden: &[usize], output: usize) -> Self {
         Self { sizes: [&[input], hidden, &[output]].concat() }
     }
@@ -42,7 +42,7 @@ impl Mlp {
         self.sizes[self.sizes.len() - 1]
     }
 
-    /// The sizes of the hidden layers.
+    /// The widths of the hidden layers.
     pub fn hidden_sizes(&self) -> &[usize] {
         &self.sizes[1..self.sizes.len() - 1]
     }
@@ -70,7 +70,7 @@ impl Mlp {
         })
     }
 
-    /// Draws parameters as PyTorch's `nn.Linear` does; `uniform(bound)` gives numbers uniform in `-bound..bound`.
+    /// Draws parameters as PyTorch's `nn.Linear` does; `uniform(bound)` returns a number uniform in `-bound..bound`.
     pub fn init(&self, parameters: &mut [f32], uniform: &mut dyn FnMut(f64) -> f64) {
         for layer in self.layers() {
             let bound = (layer.inputs as f64).sqrt().recip();
@@ -78,7 +78,7 @@ impl Mlp {
         }
     }
 
-    /// PyTorch's names and shapes of the tensors, as in `nn.Sequential(Linear, ReLU, ...)`, in the order in which they lie.
+    /// PyTorch's names and shapes of the tensors of `nn.Sequential(Linear, ReLU, ...)`, in the order of the layout.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         self.layers()
             .enumerate()
@@ -90,11 +90,11 @@ impl Mlp {
     }
 }
 
-/// The shape of a GRU layer. Its parameters lie in this order: `weight_ih [in, 3H]`, `weight_hh [H, 3H]` (PyTorch's
-/// transposed), `bias_ih [3H]`, `bias_hh [3H]`, each with the gates in PyTorch's order r, z, n.
+/// The shape of a GRU layer. The layout of its parameters is `weight_ih [in, 3H]`, `weight_hh [H, 3H]` (the transposes
+/// of PyTorch's), `bias_ih [3H]`, `bias_hh [3H]`, each with the gates in PyTorch's order r, z, n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gru {
-    /// Numbers read per step.
+    /// Width of the input.
     pub inputs: usize,
     /// Width of the memory h.
     pub hidden: usize,
@@ -111,13 +111,13 @@ impl Gru {
         3 * self.hidden * (self.inputs + self.hidden)
     }
 
-    /// Draws parameters as `nn.GRU` does; `uniform(bound)` gives numbers uniform in `-bound..bound`.
+    /// Draws parameters as `nn.GRU` does; `uniform(bound)` returns a number uniform in `-bound..bound`.
     pub fn init(&self, parameters: &mut [f32], uniform: &mut dyn FnMut(f64) -> f64) {
         let bound = (self.hidden as f64).sqrt().recip();
         parameters.fill_with(|| uniform(bound) as f32);
     }
 
-    /// PyTorch's names and shapes of the tensors, in the order in which they lie.
+    /// PyTorch's names and shapes of the tensors, in the order of the layout.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let three = 3 * self.hidden;
         vec![
@@ -153,20 +153,21 @@ pub(crate) struct GruParameters<S> {
     pub memory_bias: S,
 }
 
-/// G networks of one shape whose parameters lie `stride` numbers apart in a buffer, from `offset` on.
+/// G networks of one shape. In a buffer, the parameters of the first begin at `offset`, those of the others `stride`
+/// numbers after the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bank<S> {
     /// The shape of each.
     pub shape: S,
-    /// G
+    /// G, the number of networks.
     pub groups: usize,
-    /// Where the first one's parameters begin.
+    /// Where the parameters of the first network begin.
     pub offset: usize,
-    /// Numbers from one network's parameters to the next one's.
+    /// Numbers from the start of one network's parameters to the start of the next one's.
     pub stride: usize,
 }
 
-/// A shape that says how many parameters it has.
+/// The shape of a network.
 pub trait Shape {
     /// The number of parameters of one network.
     fn parameters(&self) -> usize;
@@ -185,7 +186,7 @@ impl Shape for Gru {
 }
 
 impl<S: Shape> Bank<S> {
-    /// Networks whose parameters lie one after the other.
+    /// Networks whose parameters follow one another without gaps.
     pub fn dense(shape: S, groups: usize) -> Self {
         let stride = shape.parameters();
         Self { shape, groups, offset: 0, stride }
@@ -196,7 +197,7 @@ impl<S: Shape> Bank<S> {
         &buffer[group * self.stride + self.offset..][..self.shape.parameters()]
     }
 
-    /// The same, to be changed.
+    /// The same, mutably.
     pub fn parameters_mut<'a, T>(&self, buffer: &'a mut [T], group: usize) -> &'a mut [T] {
         &mut buffer[group * self.stride + self.offset..][..self.shape.parameters()]
     }

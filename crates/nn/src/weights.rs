@@ -1,4 +1,4 @@
-//! Weights on disk: safetensors, under the names PyTorch gives them.
+//! Weights on disk: safetensors files with PyTorch's names.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -8,24 +8,24 @@ use safetensors::tensor::TensorView;
 
 use crate::Scalar;
 
-/// What can be wrong with a file of weights.
+/// An invalid file of weights.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Not a safetensors file.
     #[error("not a safetensors file: {0}")]
     Format(#[from] safetensors::SafeTensorError),
-    /// A tensor is not there.
+    /// A tensor is missing.
     #[error("tensor `{0}` is missing")]
     Missing(String),
-    /// A tensor has another shape or type than the program expects.
+    /// A tensor's shape or type differs from the expected one.
     #[error("tensor `{name}` is {given}, expected {expected}")]
     Shape {
-        /// Its name.
+        /// The name of the tensor.
         name: String,
-        /// What the file has.
+        /// The type and shape in the file.
         given: String,
-        /// What it should have.
+        /// The expected type and shape.
         expected: String,
     },
     /// A tensor holds a number that is not finite.
@@ -33,7 +33,7 @@ pub enum Error {
     NotFinite(String),
 }
 
-/// A file of weights in the making.
+/// Builds a file of weights.
 #[derive(Default)]
 pub struct Writer {
     tensors: BTreeMap<String, (safetensors::Dtype, Vec<usize>, Vec<u8>)>,
@@ -48,7 +48,7 @@ impl Writer {
         self.tensors.insert(name.into(), (T::DTYPE, shape.to_vec(), bytes));
     }
 
-    /// Adds a network whose tensors lie one after the other in `parameters`, matrices transposed.
+    /// Adds the tensors of a network, which follow one another in `parameters` with matrices transposed.
     pub fn network<T: Scalar>(&mut self, prefix: &str, tensors: &[(String, Vec<usize>)], parameters: &[T]) {
         let mut rest = parameters;
         for (name, shape) in tensors {
@@ -62,12 +62,12 @@ impl Writer {
         }
     }
 
-    /// Adds a line to the header.
+    /// Adds a header entry.
     pub fn metadata(&mut self, key: &str, value: String) {
         self.metadata.insert(key.into(), value);
     }
 
-    /// The file's bytes; the same content gives the same bytes.
+    /// The file's bytes. The same content always gives the same bytes.
     pub fn finish(self) -> Result<Vec<u8>, Error> {
         let views: Result<Vec<_>, _> = self
             .tensors
@@ -88,8 +88,21 @@ pub fn transposed<T: Scalar>(data: &[T], rows: usize, cols: usize) -> Vec<T> {
     (0..rows * cols).map(|i| data[i % rows * cols + i / rows]).collect()
 }
 
-/// The file with these lines in its header. The library would write them in an order that changes from call to call, and
-/// files are compared and hashed.
+/// The parameters of a network in our layout, from PyTorch's: its tensors one after another, with matrices transposed.
+pub fn from_pytorch<T: Scalar>(tensors: &[(String, Vec<usize>)], parameters: &[T]) -> Vec<T> {
+    let mut own = Vec::with_capacity(parameters.len());
+    for (_, shape) in tensors {
+        let data = &parameters[own.len()..][..shape.iter().product()];
+        match shape[..] {
+            [rows, cols] => own.extend(transposed(data, rows, cols)),
+            _ => own.extend_from_slice(data),
+        }
+    }
+    own
+}
+
+/// Adds entries to a file's header in a fixed order. The library's own order changes from call to call, but files are
+/// compared and hashed.
 fn with_metadata(file: &[u8], metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, Error> {
     let (length, _) = SafeTensors::read_metadata(file)?;
     let (tensors, data) = file[8..].split_at(length);
@@ -97,30 +110,30 @@ fn with_metadata(file: &[u8], metadata: &BTreeMap<String, String>) -> Result<Vec
     let tensors = tensors.trim_ascii_end(); // `{...}`
     let comma: &[u8] = if tensors == b"{}" { b"" } else { b"," };
     let mut header = [b"{\"__metadata__\":", &lines[..], comma, &tensors[1..]].concat();
-    header.resize(header.len().next_multiple_of(8), b' '); // numbers begin at a multiple of 8
+    header.resize(header.len().next_multiple_of(8), b' '); // the data begins at a multiple of 8
     Ok([&(header.len() as u64).to_le_bytes(), &header[..], data].concat())
 }
 
-/// A file of weights, opened.
+/// Reads a file of weights.
 pub struct Reader<'a> {
     tensors: SafeTensors<'a>,
     metadata: HashMap<String, String>,
 }
 
 impl<'a> Reader<'a> {
-    /// Checks the header; the numbers stay where they are.
+    /// Parses and checks the header; the tensors are not copied.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         let (_, header) = SafeTensors::read_metadata(bytes)?;
         let metadata = header.metadata().clone().unwrap_or_default();
         Ok(Self { tensors: SafeTensors::deserialize(bytes)?, metadata })
     }
 
-    /// A line of the header.
+    /// A header entry.
     pub fn metadata(&self, key: &str) -> Option<&str> {
         self.metadata.get(key).map(String::as_str)
     }
 
-    /// One tensor of this very shape, every number finite.
+    /// A tensor, which must have exactly this shape and only finite numbers.
     pub fn tensor<T: Scalar>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, Error> {
         let view = self.tensors.tensor(name).map_err(|_| Error::Missing(name.into()))?;
         if view.dtype() != T::DTYPE || view.shape() != shape {
@@ -137,16 +150,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A network's tensors, one after the other, matrices transposed.
+    /// The tensors of a network, one after another, with matrices transposed.
     pub fn network<T: Scalar>(&self, prefix: &str, tensors: &[(String, Vec<usize>)]) -> Result<Vec<T>, Error> {
         let mut parameters = Vec::new();
         for (name, shape) in tensors {
-            let data: Vec<T> = self.tensor(&format!("{prefix}{name}"), shape)?;
-            match shape[..] {
-                [rows, cols] => parameters.extend(transposed(&data, rows, cols)),
-                _ => parameters.extend(data),
-            }
+            parameters.extend(self.tensor::<T>(&format!("{prefix}{name}"), shape)?);
         }
-        Ok(parameters)
+        Ok(from_pytorch(tensors, &parameters))
     }
 }

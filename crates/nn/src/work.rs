@@ -1,23 +1,23 @@
-//! What operations read and write: passes through networks, batches, replay tables, and the arguments that would be too
-//! many to list.
+//! Inputs and outputs of a device's operations: passes through networks, batches and replay tables, and structs for
+//! long lists of arguments.
 
-use crate::adam::AdamSettings;
 use crate::Scalar;
+use crate::adam::AdamSettings;
 use crate::device::{Device, DeviceError};
 use crate::shapes::{Bank, Gru, Mlp};
 
-/// A result of asking a device for room.
+/// The result of allocating memory on a device.
 pub type Room<T> = Result<T, DeviceError>;
 
-/// Rows of a buffer that networks read: `share` networks in a row read the same rows.
+/// Rows of a buffer that networks read; `share` consecutive networks read the same rows.
 pub struct Columns<'a, D: Device> {
-    /// The numbers.
+    /// The buffer.
     pub buffer: &'a D::Buf,
     /// Numbers per row.
     pub width: usize,
-    /// How many networks in a row read the same rows.
+    /// The number of consecutive networks that read the same rows.
     pub share: usize,
-    /// Numbers from one group of rows to the next.
+    /// Numbers from the start of one group of rows to the start of the next.
     pub stride: usize,
 }
 
@@ -30,13 +30,13 @@ impl<D: Device> Clone for Columns<'_, D> {
 impl<D: Device> Copy for Columns<'_, D> {}
 
 impl<'a, D: Device> Columns<'a, D> {
-    /// `[G / share, rows, width]`, densely.
+    /// `[G / share, rows, width]`, without gaps.
     pub fn new(buffer: &'a D::Buf, rows: usize, width: usize, share: usize) -> Self {
         Self { buffer, width, share, stride: rows * width }
     }
 }
 
-/// What a bank of networks reads: rows of one buffer, or of two side by side.
+/// The input of a bank of networks: rows of one buffer, or of two buffers side by side.
 pub struct Input<'a, D: Device> {
     /// The first columns.
     pub first: Columns<'a, D>,
@@ -52,23 +52,23 @@ impl<D: Device> Clone for Input<'_, D> {
 
 impl<D: Device> Copy for Input<'_, D> {}
 
-/// The activations of a bank on a batch of rows, and room for their gradients.
+/// The activations of a bank of networks on a batch of rows, and their gradients.
 pub struct Pass<D: Device> {
     pub(crate) groups: usize,
     pub(crate) rows: usize,
     capacity: usize,
     sizes: Vec<usize>,
-    /// Per layer `[G, rows, out]`, after the ReLU.
+    /// Per layer: `[G, rows, out]`, after the ReLU
     pub(crate) activations: Vec<D::Buf>,
-    /// The same shapes. The last is the gradient of the loss by the output.
+    /// Gradients with respect to the activations, in the same shapes; the last one is that of the output.
     pub(crate) gradients: Vec<D::Buf>,
-    /// Room for the way back to an action: rows with a gradient `[rows]`, and that gradient `[rows, in]`.
+    /// For the backward pass to an action: the rows with a gradient, `[rows]`, and their gradients, `[rows, in]`.
     pub(crate) places: D::Rows,
     pub(crate) by_columns: D::Buf,
 }
 
 impl<D: Device> Pass<D> {
-    /// Room for `rows` rows per network.
+    /// Allocates a pass for `rows` rows per network.
     pub fn new(device: &D, net: &Bank<Mlp>, rows: usize) -> Room<Self> {
         let sizes: Vec<usize> = net.shape.layers().map(|layer| layer.outputs).collect();
         let layers = || sizes.iter().map(|out| device.buffer(net.groups * rows * out)).collect::<Room<Vec<_>>>();
@@ -93,23 +93,23 @@ impl<D: Device> Pass<D> {
         Ok(())
     }
 
-    /// The rows in use.
+    /// The number of rows per network.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// What the last forward pass gave: `[G, rows, out]`.
+    /// The output of the last forward pass, `[G, rows, out]`.
     pub fn output(&self) -> &D::Buf {
         &self.activations[self.sizes.len() - 1]
     }
 
-    /// Where the gradient of the loss by the output goes before a backward pass: `[G, rows, out]`.
+    /// The gradient of the loss with respect to the output, `[G, rows, out]`; to be set before a backward pass.
     pub fn output_gradient(&mut self) -> &mut D::Buf {
         let last = self.sizes.len() - 1;
         &mut self.gradients[last]
     }
 
-    /// The output and its gradient at once.
+    /// The output and its gradient, borrowed together.
     pub fn output_and_gradient(&mut self) -> (&D::Buf, &mut D::Buf) {
         let last = self.sizes.len() - 1;
         (&self.activations[last], &mut self.gradients[last])
@@ -121,7 +121,7 @@ impl<D: Device> Pass<D> {
     }
 }
 
-/// What GRUs keep of a forward pass over `[T, N]` steps for the backward pass.
+/// The intermediate results of a bank of GRUs over `[T, N]` steps, which the backward pass needs.
 pub struct GruPass<D: Device> {
     pub(crate) groups: usize,
     pub(crate) steps: usize,
@@ -129,22 +129,22 @@ pub struct GruPass<D: Device> {
     capacity: usize,
     /// `[G, T + 1, N, H]`: h before each step, and after the last.
     pub(crate) hidden: D::Buf,
-    /// `[G, T, N, 3H]`: r, z, n after their non-linearities.
+    /// `[G, T, N, 3H]`: r, z, n after their activation functions.
     pub(crate) gates: D::Buf,
     /// `[G, T, N, H]`: `W_hn h + b_hn`, which r multiplies.
     pub(crate) candidate: D::Buf,
-    /// `[G, T, N, 3H]`: gradients of the gates by way of the input and by way of the memory.
+    /// `[G, T, N, 3H]` each: gradients of the gates' pre-activations, on the side of the input and of the memory.
     pub(crate) input_side: D::Buf,
     pub(crate) memory_side: D::Buf,
     /// `[G, N, 3H]` and `[G, N, H]`
     pub(crate) row: D::Buf,
     pub(crate) carry: D::Buf,
-    /// `[3H, H]`: the memory's weights, transposed.
+    /// `[3H, H]`: the transposed weights of the memory.
     pub(crate) transposed: D::Buf,
 }
 
 impl<D: Device> GruPass<D> {
-    /// Room for `rows` sequences of up to `steps` steps per network.
+    /// Allocates a pass for `rows` sequences of up to `steps` steps per network.
     pub fn new(device: &D, net: &Bank<Gru>, steps: usize, rows: usize) -> Room<Self> {
         let (h, n) = (net.shape.hidden, net.groups * rows);
         Ok(Self {
@@ -180,24 +180,29 @@ impl<D: Device> GruPass<D> {
 
 /// Parameters with their gradients and Adam's moments, laid out alike: `[owners, each]`.
 pub struct Parameters<D: Device> {
-    /// The numbers themselves.
+    /// The parameters themselves.
     pub values: D::Buf,
     /// The gradients of the last backward pass.
     pub gradients: D::Buf,
     /// Adam's first and second moments.
     pub moments: [D::Buf; 2],
-    /// How many owners: each has its own learning rate and may be inactive.
+    /// The number of owners. Each has its own learning rate and may be inactive.
     pub owners: usize,
     /// Numbers per owner.
     pub each: usize,
 }
 
 impl<D: Device> Parameters<D> {
-    /// With these values and no history.
+    /// Parameters with these values and zero moments.
     pub fn new(device: &D, owners: usize, values: &[f32]) -> Room<Self> {
         let room = || device.buffer(values.len());
-        let mut this =
-            Self { values: room()?, gradients: room()?, moments: [room()?, room()?], owners, each: values.len() / owners };
+        let mut this = Self {
+            values: room()?,
+            gradients: room()?,
+            moments: [room()?, room()?],
+            owners,
+            each: values.len() / owners,
+        };
         device.write(&mut this.values, 0, values);
         Ok(this)
     }
@@ -206,13 +211,13 @@ impl<D: Device> Parameters<D> {
 /// The range that log standard deviations are clipped to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogStd {
-    /// Lower end.
+    /// The lower bound.
     pub min: f64,
-    /// Upper end.
+    /// The upper bound.
     pub max: f64,
 }
 
-/// Actions drawn from a policy.
+/// Actions sampled from a policy, and their log-probabilities.
 pub struct Drawn<D: Device> {
     /// `[P, rows, A]`, in [-1, 1]
     pub action: D::Buf,
@@ -221,7 +226,7 @@ pub struct Drawn<D: Device> {
 }
 
 impl<D: Device> Drawn<D> {
-    /// Room for `rows` actions of `width` numbers, all agents together.
+    /// Allocates `rows` actions of `width` dimensions, for all agents together.
     pub fn new(device: &D, rows: usize, width: usize) -> Room<Self> {
         Ok(Self { action: device.buffer(rows * width)?, log_prob: device.buffer(rows)? })
     }
@@ -229,72 +234,72 @@ impl<D: Device> Drawn<D> {
 
 /// The arguments of [`Device::sample_backward`].
 pub struct SampleBackward<'a, D: Device> {
-    /// The noise that was drawn with.
+    /// The noise of the sample.
     pub noise: &'a D::Buf,
-    /// The clipping that was drawn with.
+    /// The clipping of the sample.
     pub clip: LogStd,
-    /// What was drawn.
+    /// The sample.
     pub drawn: &'a Drawn<D>,
-    /// `[P, rows, A]`: the gradient by the actions.
+    /// `[P, rows, A]`: the gradient with respect to the actions.
     pub action_gradient: &'a D::Buf,
     /// `[P]`
     pub log_temperature: &'a D::Buf,
-    /// `[P, heads]`: the critic heads' weights; the entropy's term is divided by their sum, as theirs are.
+    /// `[P, heads]`: the weights of the critic heads; the entropy term is divided by their sum, like the heads' terms.
     pub weights: &'a D::Buf,
-    /// Critic heads.
+    /// The number of critic heads.
     pub heads: usize,
 }
 
-/// Which critics of an agent belong to a head: networks `first .. first + networks` of `of`.
+/// The critics of an agent that belong to a head: networks `first .. first + networks` of `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadPlace {
-    /// The head's index among the heads, and their number.
+    /// The index of the head.
     pub index: usize,
     /// The number of heads.
     pub heads: usize,
-    /// The head's first network.
+    /// The index of the head's first network.
     pub first: usize,
-    /// Its networks.
+    /// The number of the head's networks.
     pub networks: usize,
-    /// All networks of an agent.
+    /// The number of all critic networks of an agent.
     pub of: usize,
 }
 
 /// The arguments of [`Device::critic_target`].
 pub struct CriticTarget<'a, D: Device> {
-    /// Which critics.
+    /// The head whose target is computed.
     pub head: HeadPlace,
-    /// Their values at the next state and the action drawn there.
+    /// The values of the target networks at the next state and the action sampled there.
     pub pass: &'a Pass<D>,
     /// `[P, B]`: reward or score.
     pub signal: &'a D::Buf,
-    /// `[P, B]`: 0 where the task ended.
+    /// `[P, B]`: 0 if the episode terminated, otherwise 1.
     pub not_terminal: &'a D::Buf,
-    /// For a head whose value includes the policy's entropy: `[P, B]` log pi and `[P]` log alpha.
+    /// For a head whose value includes the policy's entropy: log pi, `[P, B]`, and log alpha, `[P]`.
     pub entropy: Option<(&'a D::Buf, &'a D::Buf)>,
-    /// gamma
+    /// The discount factor gamma.
     pub discount: f64,
-    /// The range that true values lie in.
+    /// The range of possible values, to which the target is clipped.
     pub range: Option<[f64; 2]>,
 }
 
-/// What steers a step of Adam, all `[owners]`.
+/// The numbers that control a step of Adam; buffers are `[owners]`.
 pub struct AdamStep<'a, D: Device> {
-    /// The constants.
+    /// Adam's constants.
     pub settings: AdamSettings,
-    /// Learning rate over `1 - beta1^t`.
+    /// The learning rate divided by `1 - beta1^t`.
     pub rate: &'a D::Buf,
-    /// One over the root of `1 - beta2^t`.
+    /// `1 / sqrt(1 - beta2^t)`.
     pub correction: &'a D::Buf,
-    /// 1 where the owner takes the step, 0 where it stays.
+    /// 1 if the owner takes the step, otherwise 0.
     pub active: &'a D::Buf,
-    /// What weights are multiplied with first: `1 - rate * decay` (AdamW).
+    /// The factor applied to the weights before the step: `1 - rate * decay` (AdamW).
     pub shrink: Option<&'a D::Buf>,
-    /// What gradients are multiplied with first (clipping).
+    /// The factor applied to the gradients before the step (gradient clipping).
     pub factor: Option<&'a D::Buf>,
 }
 
-/// Between the environment's units and the networks'.
+/// Converts between the environment's units and those of the networks.
 pub struct Units<D: Device> {
     /// `[S]`: networks see `(s - middle) / half`.
     pub observation_middle: D::Buf,
@@ -304,11 +309,11 @@ pub struct Units<D: Device> {
     pub action_middle: D::Buf,
     /// `[A]`
     pub action_half: D::Buf,
-    /// S
+    /// S, the dimension of observations.
     pub observation_width: usize,
-    /// A
+    /// A, the dimension of actions.
     pub action_width: usize,
-    /// Rewards are multiplied with this.
+    /// The factor of rewards.
     pub reward_scale: f64,
 }
 
@@ -322,16 +327,16 @@ pub struct Table<D: Device> {
     pub action: D::Buf,
     /// `[rows]`, in the environment's units
     pub reward: D::Buf,
-    /// `[rows]`: how far the floored running sum of log P fell
+    /// `[rows]`: the change of the floored running sum of log P
     pub score: D::Buf,
-    /// `[rows]`: 0 where the task ended
+    /// `[rows]`: 0 if the episode terminated, otherwise 1
     pub not_terminal: D::Buf,
-    /// Rows there is room for.
+    /// The number of rows.
     pub capacity: usize,
 }
 
 impl<D: Device> Table<D> {
-    /// Room for `capacity` rows of observations, memories and actions of these widths.
+    /// Allocates `capacity` rows of observations, memories and actions of these widths.
     pub fn new(device: &D, capacity: usize, observation: usize, memory: usize, action: usize) -> Room<Self> {
         let column = |width: usize| device.buffer(capacity * width);
         Ok(Self {
@@ -346,26 +351,26 @@ impl<D: Device> Table<D> {
     }
 }
 
-/// The tables a population samples from. A row number below the shared table's capacity means a row of it; the others count
-/// on through the agent's own rows, a ring.
+/// The tables that a population samples from. Row numbers below the capacity of the shared table are its rows; the
+/// numbers after them are the rows of the agent's own ring buffer.
 pub struct Tables<'a, D: Device> {
-    /// Episodes that all agents share.
+    /// The episodes that all agents share.
     pub shared: &'a Table<D>,
-    /// Their own, `[P, capacity / P]`.
+    /// The agents' own episodes, `[P, capacity / P]`.
     pub own: &'a Table<D>,
-    /// P
+    /// P, the number of agents.
     pub population: usize,
-    /// Units of observations and rewards.
+    /// The units of observations, actions and rewards.
     pub units: &'a Units<D>,
-    /// Width of the memory stored.
+    /// The width of the stored memory.
     pub memory_width: usize,
-    /// Whether networks see it.
+    /// Whether networks see the memory.
     pub history: bool,
-    /// The floor of running sums.
+    /// The floor of the running sums.
     pub floor: f64,
 }
 
-/// Transitions and the noise of one update.
+/// The transitions and the noise of one update.
 pub struct Batch<D: Device> {
     /// `[P, B, state]`: s, h
     pub state: D::Buf,
@@ -377,18 +382,18 @@ pub struct Batch<D: Device> {
     pub score: D::Buf,
     /// `[P, B, state]`: s', h'
     pub next_state: D::Buf,
-    /// `[P, B]`: 0 where the task ended, 1 elsewhere (reaching the horizon does not end it)
+    /// `[P, B]`: 0 if the episode terminated, otherwise 1 (also if it was truncated at the horizon)
     pub not_terminal: D::Buf,
     /// `[P, B, A]`, standard normal: for the actions at s
     pub noise: D::Buf,
-    /// The same at s'.
+    /// `[P, B, A]`, standard normal: for the actions at s'
     pub next_noise: D::Buf,
-    /// B
+    /// B, the number of transitions per agent.
     pub size: usize,
 }
 
 impl<D: Device> Batch<D> {
-    /// Room for `size` transitions per agent.
+    /// Allocates `size` transitions per agent.
     pub fn new(device: &D, population: usize, size: usize, state: usize, action: usize) -> Room<Self> {
         let column = |width: usize| device.buffer(population * size * width);
         Ok(Self {
@@ -415,12 +420,12 @@ pub struct Recalled<D: Device> {
     pub memory: D::Buf,
     /// `[P, N]`: the floored running sum
     pub sum: D::Buf,
-    /// N
+    /// N, the number of states per agent.
     pub size: usize,
 }
 
 impl<D: Device> Recalled<D> {
-    /// Room for `size` states per agent.
+    /// Allocates `size` states per agent.
     pub fn new(
         device: &D,
         population: usize,
@@ -446,21 +451,22 @@ pub struct Normalise<'a, D: Device> {
     pub observation: &'a D::Buf,
     /// `[R, rows, A]`
     pub action: &'a D::Buf,
-    /// S
+    /// S, the dimension of observations.
     pub observation_width: usize,
-    /// A
+    /// A, the dimension of actions.
     pub action_width: usize,
     /// `[R, S + A]`
     pub centre: &'a D::Buf,
     /// `[R, S + A]`
     pub scale: &'a D::Buf,
-    /// R
+    /// R, the number of replicas.
     pub replicas: usize,
     /// Rows per replica.
     pub rows: usize,
 }
 
-/// A running sum of log-probabilities that never falls below the floor, and how far it fell: the score of a step.
+/// Adds a step's log-probability to a running sum that never falls below the floor. Returns the new sum and its change,
+/// which is the score of the step.
 #[inline(always)]
 pub fn floored<T: Scalar>(sum: T, log_prob: T, floor: T) -> (T, T) {
     let after = (sum + log_prob).max(floor);
@@ -469,16 +475,16 @@ pub fn floored<T: Scalar>(sum: T, log_prob: T, floor: T) -> (T, T) {
 
 /// The arguments of [`Device::trajectory_loss`].
 ///
-/// The log-probability of a prefix is the sum of its steps' log-probabilities. Each labelled prefix adds its cross-entropy
-/// to the loss; each step gets the derivatives of all prefixes it belongs to.
+/// The log-probability of a prefix is the sum of its steps' log-probabilities. Each labelled prefix adds its
+/// cross-entropy to the loss; the gradient of a step is the sum of the derivatives of all prefixes that contain it.
 pub struct TrajectoryLoss<'a, D: Device> {
-    /// `[G, T, N]`: the label of the prefix that ends with the step: 1 safe, -1 unsafe, 0 none.
+    /// `[G, T, N]`: the label of the prefix that ends with the step (1: safe, -1: unsafe, 0: none).
     pub labels: &'a D::Buf,
-    /// `[G]`: what each term is multiplied with, one over the number of labelled prefixes.
+    /// `[G]`: the factor of each term, one over the number of labelled prefixes.
     pub scale: &'a D::Buf,
-    /// T
+    /// T, the number of steps.
     pub steps: usize,
-    /// N
+    /// N, the number of segments.
     pub rows: usize,
 }
 
@@ -490,12 +496,12 @@ pub struct MemoryRows<'a, D: Device> {
     pub sum: &'a D::Buf,
     /// The floor of the sums.
     pub floor: f64,
-    /// R
+    /// R, the number of replicas.
     pub replicas: usize,
     /// Members of each replica's ensemble.
     pub members: usize,
-    /// H
+    /// H, the width of a member's memory.
     pub width: usize,
-    /// N
+    /// N, the number of rows of all replicas.
     pub rows: usize,
 }

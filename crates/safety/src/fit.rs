@@ -1,31 +1,36 @@
-//! Fitting: binary cross-entropy of labelled (sub)trajectories, blame left for the model to spread.
+//! Fits a model to labelled (sub)trajectories with binary cross-entropy. The labels do not say which steps to blame;
+//! the model learns that.
 //!
-//! The log-probability of a prefix is a prefix sum of the steps' log-probabilities, so one pass over a segment scores all
-//! its prefixes, and each labelled one adds its own term to the loss. Segments that start later get their own pass from
-//! h = 0. The split is by episodes: no segment of a held-out episode is ever trained on.
+//! The log-probability of a prefix is a prefix sum of the steps' log-probabilities, so one pass over a segment scores
+//! all its prefixes, and each labelled one adds a term to the loss. Segments that start later get their own pass from
+//! h = 0. The split is by episode: no segment of a held-out episode is trained on.
+
+use std::sync::Arc;
 
 use prudence_core::random::stream;
 use prudence_data::{Episode, Segment};
-use prudence_nn::{AdamSettings, Device, DeviceError};
 use prudence_nn::work::{AdamStep, Parameters, TrajectoryLoss};
+use prudence_nn::{AdamSettings, Device, DeviceError};
 use rand::RngExt as _;
 
 use crate::model::Networks;
 use crate::sequences::{Sequences, Span, Weights};
-use crate::{Error, FitSettings, ModelShape, SafetyModel};
+use crate::{Error, FitSettings, ModelShape, SafetyModel, Scorer};
 
-/// An ensemble in training: every member has its own batches, its own optimiser, and is clipped alone.
+/// An ensemble in training. Every member has its own batches, its own optimiser and its own gradient clipping.
 pub struct Fitter<D: Device> {
     device: D,
     settings: FitSettings,
     shape: ModelShape,
     networks: Networks,
     members: usize,
-    /// Encoder, GRU and decoder of each member.
+    /// The parameters of each member: encoder, GRU, decoder.
     pub parameters: Parameters<D>,
     model: SafetyModel,
-    centre: D::Buf,
-    scale: D::Buf,
+    /// `[M, s + a]`: the means of `(s, a)`, which normalise the inputs.
+    pub centre: D::Buf,
+    /// `[M, s + a]`: the inverse standard deviations.
+    pub scale: D::Buf,
     parts: Vec<Part<D>>,
     steps: u64,
     /// `[M]` each
@@ -36,7 +41,7 @@ pub struct Fitter<D: Device> {
     active: D::Buf,
 }
 
-/// A part of every member's batch.
+/// A part of each member's batch.
 struct Part<D: Device> {
     sequences: Sequences<D>,
     /// `[M, parameters]`
@@ -50,7 +55,7 @@ struct Part<D: Device> {
     outcome: Result<(), DeviceError>,
 }
 
-/// What all parts of a step share.
+/// The inputs that all parts of a step share.
 struct Step<'a, D: Device> {
     device: &'a D,
     shape: &'a ModelShape,
@@ -58,14 +63,14 @@ struct Step<'a, D: Device> {
     weights: Weights<'a, D>,
     episodes: &'a [Episode],
     prefix_every: usize,
-    /// One over the number of each member's labelled prefixes.
+    /// For each member, one over the number of labelled prefixes in its batch.
     scale: &'a [f64],
-    /// Segments of a member in a part.
+    /// The number of segments per member in a part.
     rows: usize,
 }
 
 impl<D: Device> Part<D> {
-    /// The loss of these segments, a list per member, and its gradient.
+    /// Computes the loss of these segments, one list per member, and its gradient.
     fn run(&mut self, step: &Step<'_, D>, segments: &[&[&Segment]]) -> Result<(), DeviceError> {
         let (d, rows) = (step.device, step.rows);
         let longest = segments.iter().flat_map(|s| s.iter()).map(|s| s.end - s.start).max();
@@ -109,11 +114,11 @@ impl<D: Device> Part<D> {
     }
 }
 
-/// The label of a segment's first `length` steps, where it has one and it enters the loss.
+/// The label of a segment's first `length` steps, if there is one and it enters the loss.
 ///
-/// The prefix that ends with the breaking step does not, unless it is the whole: the rule breaks on the state after that
-/// step, which the model reads only with the next one. Asked too early it spends its doubt on every step that comes close,
-/// and a sum of log-probabilities never recovers.
+/// The prefix that ends with the breaking step does not enter the loss, unless it is the whole segment. The rule is
+/// violated by the state after that step, which the model reads only in the next step. If the model had to decide
+/// earlier, it would assign doubt to every step that comes close, and a sum of log-probabilities cannot increase again.
 fn prefix_label(segment: &Segment, length: usize, prefix_every: usize) -> Option<bool> {
     let whole = length == segment.end - segment.start;
     let breaking = segment.at == Some(segment.start + length - 1);
@@ -126,13 +131,13 @@ fn labelled_prefixes(segment: &Segment, prefix_every: usize) -> usize {
 }
 
 impl<D: Device> Fitter<D> {
-    /// Continues from `model`.
+    /// Starts from the parameters of `model`.
     pub fn new(device: &D, model: SafetyModel, settings: &FitSettings) -> Result<Self, Error> {
         let (shape, members) = (model.shape.clone(), model.members);
         let networks = shape.networks(members);
         let rows = settings.batch.div_ceil(D::PARTS);
         let put = |numbers: &[f32]| -> Result<D::Buf, Error> {
-            // Members read batches of their own, so each has its own copy of what is the same for all.
+            // Members read different batches, so each needs its own copy of these numbers.
             let mut buffer = device.buffer(members * numbers.len())?;
             (0..members).for_each(|m| device.write(&mut buffer, m * numbers.len(), numbers));
             Ok(buffer)
@@ -170,10 +175,10 @@ impl<D: Device> Fitter<D> {
         })
     }
 
-    /// The loss of each member's segments and, left in [`Fitter::parameters`], its gradient.
+    /// Computes the loss of each member's segments, and its gradient in [`Fitter::parameters`].
     pub fn gradients(&mut self, episodes: &[Episode], batches: &[Vec<&Segment>]) -> Result<(), Error> {
         let (every, rows) = (self.settings.prefix_every, self.settings.batch.div_ceil(D::PARTS));
-        assert!(batches.iter().all(|batch| batch.len() <= self.settings.batch), "more segments than the batch holds");
+        assert!(batches.iter().all(|batch| batch.len() <= self.settings.batch), "more segments than the batch size");
         let terms = |batch: &Vec<&Segment>| batch.iter().map(|s| labelled_prefixes(s, every)).sum::<usize>();
         let scale: Vec<f64> = batches.iter().map(|batch| 1.0 / terms(batch).max(1) as f64).collect();
         let step = Step {
@@ -203,14 +208,19 @@ impl<D: Device> Fitter<D> {
         Ok(())
     }
 
+    /// `[M]`: the members' losses at the last [`Fitter::gradients`], on the device.
+    pub fn loss(&self) -> &D::Buf {
+        &self.parts[0].loss
+    }
+
     /// The members' losses at the last [`Fitter::gradients`].
     pub fn losses(&self) -> Result<Vec<f32>, Error> {
         let mut losses = vec![0.0; self.members];
-        self.device.read(&self.parts[0].loss, 0, &mut losses)?;
+        self.device.read(self.loss(), 0, &mut losses)?;
         Ok(losses)
     }
 
-    /// One step of AdamW for each member on its own segments.
+    /// Takes one step of AdamW for each member, on its own segments.
     pub fn step(&mut self, episodes: &[Episode], batches: &[Vec<&Segment>], rate: f64) -> Result<(), Error> {
         self.gradients(episodes, batches)?;
         self.steps += 1;
@@ -236,18 +246,29 @@ impl<D: Device> Fitter<D> {
         Ok(())
     }
 
-    /// The model as it is now.
+    /// The model with the current parameters.
     pub fn model(&self) -> Result<SafetyModel, Error> {
         let mut model = self.model.clone();
         self.device.read(&self.parameters.values, 0, &mut model.parameters)?;
         Ok(model)
     }
+
+    /// A scorer with the current parameters, in the device's precision.
+    pub fn scorer(&self, floor: f64) -> Result<Scorer<D>, Error> {
+        let (d, shape) = (&self.device, &self.shape);
+        let mut scorer = Scorer::new(d, &[Arc::new(self.model()?)], floor)?;
+        d.copy(&self.parameters.values, 0, &mut scorer.parameters, 0, self.members * shape.parameters());
+        d.copy(&self.centre, 0, &mut scorer.centre, 0, shape.inputs());
+        d.copy(&self.scale, 0, &mut scorer.scale, 0, shape.inputs());
+        Ok(scorer)
+    }
 }
 
-/// Means and inverse deviations of `(s, a)` over the steps of these episodes; a constant input is only centred.
+/// Means and inverse standard deviations of `(s, a)` over the steps of these episodes. Constant inputs are only
+/// centred.
 fn moments(episodes: &[&Episode], observation: usize, action: usize) -> (Vec<f32>, Vec<f32>) {
     let mut sums = vec![(0.0f64, 0.0f64); observation + action];
-    let mut count = f64::MIN_POSITIVE; // no episode: means of 0
+    let mut count = f64::MIN_POSITIVE; // so that the means are 0 without episodes
     for episode in episodes {
         let rows = episode.observations.chunks_exact(observation).zip(episode.actions.chunks_exact(action));
         for (s, a) in rows {
@@ -268,8 +289,8 @@ fn moments(episodes: &[&Episode], observation: usize, action: usize) -> (Vec<f32
         .unzip()
 }
 
-/// A fresh model for this data: inputs normalised by `episodes`, PyTorch's initial weights, and an output bias under which
-/// whole episodes of `horizon` steps start out safe (their sum is about -0.1).
+/// Creates an untrained model: the inputs are normalised by `episodes`, the weights are initialised like PyTorch's, and
+/// the output bias makes whole episodes of `horizon` steps safe at first (the sum of log P is about -0.1).
 pub fn initial_model(
     episodes: &[&Episode],
     observation: usize,
@@ -297,10 +318,10 @@ pub fn initial_model(
     SafetyModel { shape, members: settings.ensemble, centre, scale, parameters }
 }
 
-/// Steps between two looks at the loss.
+/// The number of steps between two checks of the loss.
 const LOOK_EVERY: usize = 20;
 
-/// Fits a model to the training segments. `progress` hears the step and the members' mean loss, every so often.
+/// Fits a model to the training segments. `progress` is called regularly with the step and the members' mean loss.
 pub fn fit<D: Device>(
     device: &D,
     episodes: &[Episode],
@@ -315,7 +336,7 @@ pub fn fit<D: Device>(
     };
     for (verdict, name) in [(true, "safe"), (false, "unsafe")] {
         if !training.iter().any(|s| s.safe == verdict) {
-            return Err(Error::Data(format!("every training label is the same: not one {name} episode to learn from")));
+            return Err(Error::Data(format!("no {name} episode to train on: labels of both kinds are needed")));
         }
     }
     let (observation, action) = (first.observations.len() / (first.len() + 1), first.actions.len() / first.len());

@@ -1,11 +1,12 @@
-//! The safety model: from a bit per trajectory to a score per step.
+//! The safety model, which turns one label per trajectory into a score per step.
 //!
-//! A GRU carries the history in its memory h; a decoder reads `(s_t, h_t, a_t)` and gives `log P(psi_t = 1)`; the sum over
-//! the steps is the log-probability that the whole (sub)trajectory is safe (paper, section 3).
+//! A GRU stores the history in its memory h. A decoder reads `(s_t, h_t, a_t)` and returns `log P(psi_t = 1)`. The sum
+//! over the steps is the log-probability that the whole (sub)trajectory is safe (paper, section 3).
 //!
-//! The tour: a [`SafetyModel`] is an ensemble of such networks as a file holds it; [`fit()`] makes one from labelled
-//! segments; a [`Scorer`] is one or more models on a device, which rates steps while acting, stored episodes and recalled
-//! states alike; [`quality`] says how far a model can be trusted.
+//! A tour: a [`SafetyModel`] is an ensemble of such networks as stored in a file. [`fit()`] fits one to labelled
+//! segments. A [`Scorer`] is one or more models on a device; it scores steps while acting, stored episodes and actions
+//! at recalled states. [`quality`] measures how accurate and how well calibrated a model is.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod fit;
 mod model;

@@ -1,52 +1,52 @@
-//! The model as a file holds it: its shape, its normalisation, the parameters of its members.
+//! The model as stored in a file: shape, normalisation and the parameters of its members.
 
 use prudence_nn::weights::{Reader, Writer};
 use prudence_nn::{Bank, DeviceError, Gru, Mlp, Shape, weights};
 
-/// What can go wrong with a safety model.
+/// An error about a safety model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file is not a safety model, or is damaged.
+    /// A file that is not a safety model or is damaged.
     #[error("{0}")]
     Weights(#[from] weights::Error),
-    /// A header line is missing or invalid.
+    /// A header entry that is missing or invalid.
     #[error("not a safety model: header `{key}` is {given}, expected {expected}")]
     Header {
-        /// Which line of the header.
+        /// The key of the header entry.
         key: &'static str,
-        /// What it says.
+        /// The value in the file.
         given: String,
         /// What would be accepted.
         expected: String,
     },
-    /// The model was made for other observations or actions.
+    /// A model for observations or actions of other dimensions.
     #[error(
-        "the safety model reads observations of {model_observation} and actions of {model_action} numbers; \
-         this task has {observation} and {action}"
+        "the safety model is for observations of {model_observation} and actions of {model_action} dimensions; \
+         those of this task have {observation} and {action}"
     )]
     Dimensions {
-        /// The model's.
+        /// The dimension of the model's observations.
         model_observation: usize,
-        /// The model's.
+        /// The dimension of the model's actions.
         model_action: usize,
-        /// The task's.
+        /// The dimension of the task's observations.
         observation: usize,
-        /// The task's.
+        /// The dimension of the task's actions.
         action: usize,
     },
-    /// The loss or the gradient is no longer finite.
+    /// A fit whose loss or parameters are no longer finite.
     #[error("fitting diverged: the loss is {loss} at step {step}")]
     Diverged {
-        /// Steps of gradient descent so far.
+        /// The number of gradient steps so far.
         step: usize,
-        /// The loss.
+        /// The loss at that step.
         loss: f32,
     },
-    /// There is nothing to learn from.
+    /// Data or models that cannot be used.
     #[error("{0}")]
     Data(String),
-    /// The device has no room, or failed.
+    /// The device is out of memory, or failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
@@ -54,21 +54,22 @@ pub enum Error {
 /// The shape of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelShape {
-    /// Numbers of an observation.
+    /// The dimension of observations.
     pub observation: usize,
-    /// Numbers of an action.
+    /// The dimension of actions.
     pub action: usize,
-    /// What the GRU reads of `(s, a)`: a few features, or `(s, a)` itself where there is no encoder (the paper's form).
+    /// From `(s, a)` to the features that the GRU reads. Without an encoder it reads `(s, a)` itself, as in the paper.
     ///
-    /// A GRU's gates are linear in their input; a strip or a disc is not, and only the memory can count steps inside one.
+    /// A GRU's gates are linear in their input before the non-linearity, so they cannot detect that a position is
+    /// inside a strip or a disc; the encoder can, and the memory counts such steps.
     pub encoder: Option<Mlp>,
-    /// The memory.
+    /// From the features to the memory h.
     pub gru: Gru,
     /// From `(s, a, h)` to a logit.
     pub decoder: Mlp,
 }
 
-/// The networks of G members, whose parameters lie as encoder, GRU, decoder.
+/// The networks of G members. The parameters of each are laid out as encoder, GRU, decoder.
 pub(crate) struct Networks {
     pub encoder: Option<Bank<Mlp>>,
     pub gru: Bank<Gru>,
@@ -76,7 +77,7 @@ pub(crate) struct Networks {
 }
 
 impl ModelShape {
-    /// A member with these layers; the encoder's last layer is its output.
+    /// A member with these layer widths. The last width of `encoder` is its number of outputs.
     pub fn new(observation: usize, action: usize, encoder: &[usize], hidden: usize, decoder: &[usize]) -> Self {
         let inputs = observation + action;
         let encoder = encoder.split_last().map(|(features, layers)| Mlp::new(inputs, layers, *features));
@@ -84,12 +85,12 @@ impl ModelShape {
         Self { observation, action, encoder, gru, decoder: Mlp::new(inputs + hidden, decoder, 1) }
     }
 
-    /// Numbers of an observation and an action together.
+    /// The dimension of an observation and an action together.
     pub fn inputs(&self) -> usize {
         self.observation + self.action
     }
 
-    /// Parameters of one member.
+    /// The number of parameters of one member.
     pub fn parameters(&self) -> usize {
         self.encoder.as_ref().map_or(0, Mlp::parameters) + self.gru.parameters() + self.decoder.parameters()
     }
@@ -115,7 +116,7 @@ impl ModelShape {
         [encoder, gru, decoder]
     }
 
-    /// The tensors of one member, under the names of PyTorch's modules.
+    /// The names and shapes of the tensors of one member, as in PyTorch's modules.
     fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let named = |part: &str, tensors: Vec<(String, Vec<usize>)>| {
             tensors.into_iter().map(|(name, shape)| (format!("{part}.{name}"), shape)).collect::<Vec<_>>()
@@ -132,7 +133,7 @@ impl ModelShape {
 pub struct SafetyModel {
     pub(crate) shape: ModelShape,
     pub(crate) members: usize,
-    /// Means and inverse deviations of `(s, a)`, by which inputs are normalised.
+    /// Means and inverse standard deviations of `(s, a)`, which normalise the inputs.
     pub(crate) centre: Vec<f32>,
     pub(crate) scale: Vec<f32>,
     /// `[M, parameters]`
@@ -147,17 +148,18 @@ impl SafetyModel {
         &self.shape
     }
 
-    /// Members of the ensemble.
+    /// The number of members of the ensemble.
     pub fn members(&self) -> usize {
         self.members
     }
 
-    /// How many numbers an agent sees beside its observation: the members' memories and the running sum.
+    /// The width of the memory that agents see in addition to the observation: the members' memories and the used share
+    /// of the floor.
     pub fn memory_width(&self) -> usize {
         self.members * self.shape.gru.hidden + 1
     }
 
-    /// Refuses a task whose observations or actions are of another size.
+    /// Checks that the observations and actions of a task have the dimensions of the model's.
     pub fn check(&self, observation: usize, action: usize) -> Result<(), Error> {
         let (model_observation, model_action) = (self.shape.observation, self.shape.action);
         if (model_observation, model_action) == (observation, action) {
@@ -166,8 +168,8 @@ impl SafetyModel {
         Err(Error::Dimensions { model_observation, model_action, observation, action })
     }
 
-    /// Adds the model to a file of weights; PyTorch loads member m's `m.gru.*` into `nn.GRU` and `m.decoder.*` into
-    /// `nn.Sequential`. Every name, of tensors and header lines, begins with `prefix`.
+    /// Adds the model to a file of weights. PyTorch loads member m's `m.gru.*` into `nn.GRU` and `m.decoder.*` into
+    /// `nn.Sequential`. All names of tensors and header entries begin with `prefix`.
     pub fn write(&self, file: &mut Writer, prefix: &str) {
         let shape = &self.shape;
         for (m, parameters) in self.parameters.chunks_exact(shape.parameters()).enumerate() {
@@ -190,8 +192,8 @@ impl SafetyModel {
         }
     }
 
-    /// The model in a file of weights, every header line and shape checked. A file's sizes are not believed before its
-    /// tensors are seen.
+    /// Reads the model from a file of weights and checks every header entry and shape. No memory is allocated for sizes
+    /// in the header before the tensors are known to have them.
     pub fn read(file: &Reader<'_>, prefix: &str) -> Result<Self, Error> {
         let header = |key: &'static str, expected: &str| {
             file.metadata(&format!("{prefix}{key}")).ok_or_else(|| Error::Header {
@@ -234,14 +236,14 @@ impl SafetyModel {
         Ok(Self { members, centre: column("centre")?, scale: column("scale")?, parameters, shape })
     }
 
-    /// Bytes of a safetensors file with this model alone.
+    /// The bytes of a safetensors file with only this model.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         let mut file = Writer::default();
         self.write(&mut file, "");
         Ok(file.finish()?)
     }
 
-    /// The model in a file's bytes.
+    /// Reads the model from the bytes of such a file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         Self::read(&Reader::new(bytes)?, "")
     }

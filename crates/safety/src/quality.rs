@@ -1,6 +1,6 @@
-//! How far a safety model can be trusted: both error rates and calibration, on episodes it was not trained on.
+//! The quality of a safety model: both error rates and the calibration, on episodes it was not trained on.
 //!
-//! Accuracy alone misleads: where 95 % of the data is unsafe, a model that calls everything unsafe has 95 %.
+//! Accuracy alone is misleading: if 95 % of the data is unsafe, a model that calls everything unsafe has 95 % accuracy.
 
 use prudence_data::{Episode, Segment};
 use prudence_nn::Device;
@@ -8,34 +8,34 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Error, Scorer};
 
-/// What predictions on labelled episodes amount to. A prediction counts as "safe" from P = 0.5 on. A rate without cases is
+/// The quality of predictions on labelled episodes. A prediction of P >= 0.5 counts as "safe". A rate without cases is
 /// NaN, and `null` in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// Share called right.
+    /// Share of the episodes that are classified correctly.
     #[serde(deserialize_with = "number")]
     pub accuracy: f64,
-    /// Mean of the shares called right among the safe and among the unsafe.
+    /// Mean of the accuracy on safe episodes and the accuracy on unsafe ones.
     #[serde(deserialize_with = "number")]
     pub balanced_accuracy: f64,
-    /// Labelled whole episodes judged.
+    /// The number of labelled whole episodes.
     pub episodes: u64,
-    /// Share of them that is truly safe.
+    /// Share of the episodes that are truly safe.
     #[serde(default = "nan", deserialize_with = "number")]
     pub safe_share: f64,
-    /// Share of the safe episodes called unsafe.
+    /// Share of the safe episodes that are called unsafe.
     #[serde(default = "nan", deserialize_with = "number")]
     pub safe_called_unsafe: f64,
-    /// Share of the unsafe episodes called safe.
+    /// Share of the unsafe episodes that are called safe.
     #[serde(default = "nan", deserialize_with = "number")]
     pub unsafe_called_safe: f64,
-    /// Mean squared error of the probability (Brier).
+    /// Brier score: the mean squared error of the probability.
     #[serde(default = "nan", deserialize_with = "number")]
     pub brier: f64,
     /// Expected calibration error over ten bins of the probability.
     #[serde(default = "nan", deserialize_with = "number")]
     pub calibration_error: f64,
-    /// Mean log-probability of the truly safe episodes; the constraint's budget is log(d).
+    /// Mean log-probability of the truly safe episodes, to compare with the constraint's threshold log d.
     #[serde(default = "nan", deserialize_with = "number")]
     pub safe_mean_log_prob: f64,
 }
@@ -50,13 +50,13 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
 }
 
 impl Quality {
-    /// From log-probabilities of being safe, and the truth.
+    /// Computes the quality from pairs of the log-probability of being safe and the label.
     pub fn of(predictions: &[(f64, bool)]) -> Self {
         let n = predictions.len() as f64;
         let half = 0.5f64.ln();
         let count = |f: &dyn Fn(f64, bool) -> bool| predictions.iter().filter(|(l, safe)| f(*l, *safe)).count() as f64;
         let safe = count(&|_, safe| safe);
-        // Counted from the right ones: a NaN is never right.
+        // Errors are counted as what is not right, so that a NaN is always an error.
         let safe_right = count(&|l, safe| safe && l >= half);
         let unsafe_right = count(&|l, safe| !safe && l < half);
         let safe_called_unsafe = (safe - safe_right) / safe;
@@ -85,7 +85,7 @@ impl Quality {
     }
 }
 
-/// Log-probability of being safe and the label, for each whole-episode segment among `segments`.
+/// The log-probability of being safe and the label of each segment that is a whole episode.
 pub fn predictions<D: Device>(
     scorer: &Scorer<D>,
     episodes: &[Episode],

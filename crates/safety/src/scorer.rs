@@ -1,7 +1,7 @@
-//! The one place where steps are scored.
+//! The only module that scores steps.
 //!
-//! `(s, a)` in; memory, log P and floored score out, once per step. Acting, replay, lambda's estimate and tests use the
-//! same [`Scorer`], so that none of them can hold another opinion.
+//! For each `(s, a)` of an episode, a [`Scorer`] computes the memory, log P and the floored score. Acting, the replay
+//! buffer, the estimate for lambda and tests all use it, so their scores agree.
 
 use std::sync::Arc;
 
@@ -22,25 +22,26 @@ pub struct Scorer<D: Device> {
     networks: Networks,
     floor: f64,
     /// `[R, M, parameters]`
-    parameters: D::Buf,
-    /// `[R, s + a]`
-    centre: D::Buf,
-    scale: D::Buf,
+    pub(crate) parameters: D::Buf,
+    /// `[R, s + a]` each
+    pub(crate) centre: D::Buf,
+    pub(crate) scale: D::Buf,
 }
 
 /// The history of N episodes in progress, as the models and the agents see it.
 pub struct Tracker<D: Device> {
     rows: usize,
-    /// `[R, M, N / R, H]`: the members' memories before the next step.
+    /// `[R, M, N / R, H]`: the members' memories before the next step
     hidden: D::Buf,
-    /// `[N]`: the running sum of log-probabilities, kept at or above the floor.
+    /// `[N]`: the running sum of log-probabilities, which never falls below the floor.
     pub sum: D::Buf,
-    /// `[N]`: of the last step: log P, and how far the floored sum fell.
+    /// `[N]`: log P of the last step.
     pub log_prob: D::Buf,
-    /// See `log_prob`.
+    /// `[N]`: the score of the last step, which is the change of the floored sum.
     pub score: D::Buf,
-    /// `[N, memory width]`: what joins the observation: the memories, then the used share of the floor. Without the floor
-    /// scores would pile up after a violation and the multiplier would never come back.
+    /// `[N, memory width]`: what agents see in addition to the observation: the memories, then the used share of the
+    /// floor. Without the floor, scores would keep accumulating after a violation, and the multiplier could not
+    /// recover.
     pub memory: D::Buf,
     input: D::Buf,
     encoder: Option<Pass<D>>,
@@ -48,7 +49,7 @@ pub struct Tracker<D: Device> {
     decoder: Pass<D>,
 }
 
-/// Room for scoring steps whose memories are known.
+/// The buffers for scoring steps whose memories are known.
 pub struct Rating<D: Device> {
     rows: usize,
     input: D::Buf,
@@ -56,30 +57,30 @@ pub struct Rating<D: Device> {
     decoder: Pass<D>,
     log_prob: D::Buf,
     active: D::Buf,
-    /// `[N]`: how far the floored sum would fall.
+    /// `[N]`: the scores, which are the changes that the floored sums would make.
     pub score: D::Buf,
 }
 
-/// What a model says of a stored episode of T steps.
+/// A model's scores of a stored episode of T steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EpisodeScores {
-    /// `[T]`
+    /// `[T]`: log P of each step.
     pub log_prob: Vec<f32>,
-    /// `[T]`: how far the floored sum fell.
+    /// `[T]`: the score of each step, which is the change of the floored sum.
     pub score: Vec<f32>,
-    /// `[T + 1, memory width]`: before each step, then after the last.
+    /// `[T + 1, memory width]`: the memory before each step and after the last one.
     pub memory: Vec<f32>,
     /// The floored sum after the last step.
     pub sum: f32,
 }
 
 impl<D: Device> Scorer<D> {
-    /// Puts models of one shape on a device, with this floor (negative) on the running sums.
+    /// Copies models of the same shape to a device; `floor` (negative) is that of the running sums.
     pub fn new(device: &D, models: &[Arc<SafetyModel>], floor: f64) -> Result<Self, Error> {
         let Some(first) = models.first() else { return Err(Error::Data("no safety model".to_owned())) };
         let (shape, members) = (first.shape.clone(), first.members);
         if models.iter().any(|model| (&model.shape, model.members) != (&shape, members)) {
-            return Err(Error::Data("the safety models of a population must have one shape".to_owned()));
+            return Err(Error::Data("the safety models of a population must have the same shape".to_owned()));
         }
         let put = |part: fn(&SafetyModel) -> &Vec<f32>| -> Result<D::Buf, Error> {
             let all: Vec<f32> = models.iter().flat_map(|model| part(model)).copied().collect();
@@ -100,17 +101,17 @@ impl<D: Device> Scorer<D> {
         })
     }
 
-    /// The models.
+    /// The models, one per replica.
     pub fn models(&self) -> &[Arc<SafetyModel>] {
         &self.models
     }
 
-    /// How many numbers an agent sees beside its observation.
+    /// The width of the memory that agents see in addition to the observation.
     pub fn memory_width(&self) -> usize {
         self.members * self.shape.gru.hidden + 1
     }
 
-    /// The floor of running sums.
+    /// The floor of the running sums.
     pub fn floor(&self) -> f64 {
         self.floor
     }
@@ -151,7 +152,7 @@ impl<D: Device> Scorer<D> {
         Ok(tracker)
     }
 
-    /// Forgets the history of one row: the start of an episode.
+    /// Clears the history of one row, at the start of an episode.
     pub fn reset(&self, tracker: &mut Tracker<D>, row: usize) {
         let (each, h) = (tracker.rows / self.models.len(), self.shape.gru.hidden);
         for member in 0..self.members {
@@ -162,7 +163,7 @@ impl<D: Device> Scorer<D> {
         self.remember(tracker);
     }
 
-    /// Scores one step of every active row: log P is read before the memory moves on to `h_{t+1}`.
+    /// Scores one step of every active row: computes log P from `h_t`, then updates the memory to `h_{t+1}`.
     pub fn step(&self, tracker: &mut Tracker<D>, observation: &D::Buf, action: &D::Buf, active: &D::Buf) {
         let (d, nets, weights) = (&self.device, &self.networks, &self.parameters);
         let (each, h) = (tracker.rows / self.models.len(), self.shape.gru.hidden);
@@ -183,7 +184,7 @@ impl<D: Device> Scorer<D> {
         self.remember(tracker);
     }
 
-    /// Puts one row where an episode stands that was scored as a whole.
+    /// Sets the history of one row to that of an episode in progress, which was scored as a whole.
     pub fn continue_from(&self, tracker: &mut Tracker<D>, row: usize, scores: &EpisodeScores) {
         let (each, h, width) = (tracker.rows / self.models.len(), self.shape.gru.hidden, self.memory_width());
         let Some(last) = scores.memory.chunks_exact(width).last() else { return self.reset(tracker, row) };
@@ -208,7 +209,7 @@ impl<D: Device> Scorer<D> {
         self.device.memory(rows, &mut tracker.memory);
     }
 
-    /// Room for [`Scorer::rate`] with `rows` states.
+    /// Allocates the buffers of [`Scorer::rate`] for `rows` states.
     pub fn rating(&self, rows: usize) -> Result<Rating<D>, Error> {
         let d = &self.device;
         let mut rating = Rating {
@@ -238,7 +239,7 @@ impl<D: Device> Scorer<D> {
         d.floor(&rating.log_prob, self.floor, &rating.active, &mut recalled.sum, &mut rating.score);
     }
 
-    /// Scores whole episodes, many at a time and in order; of a scorer with one replica.
+    /// Scores whole episodes in batches; the scorer must have only one replica.
     pub fn score(&self, episodes: &[&Episode]) -> Result<Vec<EpisodeScores>, Error> {
         const ROWS: usize = 64;
         let (d, h) = (&self.device, self.shape.gru.hidden);
@@ -262,8 +263,16 @@ impl<D: Device> Scorer<D> {
         Ok(scores)
     }
 
-    /// Sequence `n` of a pass.
-    fn episode(&self, len: usize, n: usize, rows: usize, steps: usize, log_prob: &[f32], hidden: &[f32]) -> EpisodeScores {
+    /// Extracts the scores of sequence `n` from the results of a pass.
+    fn episode(
+        &self,
+        len: usize,
+        n: usize,
+        rows: usize,
+        steps: usize,
+        log_prob: &[f32],
+        hidden: &[f32],
+    ) -> EpisodeScores {
         let (h, floor) = (self.shape.gru.hidden, self.floor as f32);
         let mut scores = EpisodeScores::default();
         let mut sum = 0.0f32;

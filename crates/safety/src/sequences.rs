@@ -1,4 +1,4 @@
-//! Spans of episodes run through a bank of models together, time leading; and the way back.
+//! Forward and backward passes of a bank of models over batches of spans, with time as the leading axis.
 
 use prudence_data::Episode;
 use prudence_nn::Device;
@@ -15,7 +15,7 @@ pub(crate) struct Span<'a> {
     pub end: usize,
 }
 
-/// What a bank's networks are made of, on a device.
+/// The parameters and the normalisation of a bank's networks, on a device.
 pub(crate) struct Weights<'a, D: Device> {
     /// `[G, parameters]`
     pub parameters: &'a D::Buf,
@@ -24,7 +24,7 @@ pub(crate) struct Weights<'a, D: Device> {
     pub scale: &'a D::Buf,
 }
 
-/// N spans per group at a time, and all that a pass over them keeps. `share` members in a row read the same spans.
+/// The buffers of a pass over N spans per group. `share` consecutive members read the same spans.
 pub(crate) struct Sequences<D: Device> {
     groups: usize,
     share: usize,
@@ -35,21 +35,21 @@ pub(crate) struct Sequences<D: Device> {
     observation_width: usize,
     action_width: usize,
     hidden_width: usize,
-    /// `[G / share, T, N, ·]`, as written by the host.
+    /// `[G / share, T, N, ·]`: observations and actions on the host
     host: [Vec<f32>; 2],
     observation: D::Buf,
     action: D::Buf,
-    /// `[G / share, T, N, s + a]`, normalised.
+    /// `[G / share, T, N, s + a]`, normalised
     input: D::Buf,
     encoder: Option<Pass<D>>,
     gru: GruPass<D>,
     pub(crate) decoder: Pass<D>,
-    /// `[G, T + 1, N, H]` and, for the encoder, `[G, T, N, features]`
+    /// `[G, T + 1, N, H]`
     hidden_gradient: D::Buf,
 }
 
 impl<D: Device> Sequences<D> {
-    /// Room for `rows` spans per group, of up to `steps` steps.
+    /// Allocates buffers for `rows` spans per group, of up to `steps` steps.
     pub(crate) fn new(
         device: &D,
         shape: &ModelShape,
@@ -86,7 +86,7 @@ impl<D: Device> Sequences<D> {
         self.gru.hidden()
     }
 
-    /// Makes room for spans of up to `steps` steps.
+    /// Changes the number of steps; only growing beyond the largest so far allocates.
     pub(crate) fn set_steps(&mut self, device: &D, shape: &ModelShape, nets: &Networks, steps: usize) -> Room<()> {
         if steps > self.capacity {
             *self = Self::new(device, shape, nets, self.share, self.rows, steps)?;
@@ -99,8 +99,8 @@ impl<D: Device> Sequences<D> {
         self.decoder.set_rows(device, &nets.decoder, steps * self.rows)
     }
 
-    /// Runs the bank over these spans, at most N for each distinct group; the logits `[G, T, N]` are left in the decoder's
-    /// pass. Steps past a span's end hold numbers that mean nothing.
+    /// Runs the bank over these spans, at most N per distinct group, and leaves the logits `[G, T, N]` in the decoder's
+    /// pass. Values after the end of a span are meaningless.
     pub(crate) fn forward(&mut self, device: &D, nets: &Networks, weights: &Weights<'_, D>, spans: &[&[Span<'_>]]) {
         let (steps, rows, s, a) = (self.steps, self.rows, self.observation_width, self.action_width);
         let all = steps * rows;
@@ -142,14 +142,8 @@ impl<D: Device> Sequences<D> {
         device.forward(&nets.decoder, weights.parameters, input, &mut self.decoder);
     }
 
-    /// From the gradient of the logits, in the decoder's pass, to the gradients of all parameters, overwritten.
-    pub(crate) fn backward(
-        &mut self,
-        device: &D,
-        nets: &Networks,
-        weights: &Weights<'_, D>,
-        gradients: &mut D::Buf,
-    ) {
+    /// Turns the gradient of the logits in the decoder's pass into those of all parameters, which are overwritten.
+    pub(crate) fn backward(&mut self, device: &D, nets: &Networks, weights: &Weights<'_, D>, gradients: &mut D::Buf) {
         let (rows, h) = (self.rows, self.hidden_width);
         let all = self.steps * rows;
         let input = decoder_input(&self.input, &self.gru, all, self.inputs, h, self.share, rows);
@@ -158,7 +152,7 @@ impl<D: Device> Sequences<D> {
         let net = &nets.decoder;
         device.input_gradient(net, weights.parameters, &self.decoder, self.inputs, &mut self.hidden_gradient, stride);
         for group in 0..self.groups {
-            // Nobody reads the last memory.
+            // The memory after the last step is not used.
             device.fill(&mut self.hidden_gradient, group * stride + all * h, rows * h, 0.0);
         }
         let input = Columns::new(&self.input, all, self.inputs, self.share);

@@ -1,4 +1,4 @@
-//! How a safety model is made.
+//! The settings of a safety model and its fit.
 
 use prudence_core::SettingError;
 use serde::{Deserialize, Serialize};
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 pub struct FitSettings {
     /// Layers between `(s, a)` and the GRU, the last one linear. Empty: the GRU reads `(s, a)` itself, as in the paper.
     pub encoder: Vec<usize>,
-    /// Width of the GRU's memory h.
+    /// Width of the memory h of the GRU.
     pub hidden: usize,
     /// Hidden layers of the decoder.
     pub decoder: Vec<usize>,
-    /// Members of the ensemble; a step is as safe as its most doubtful member says.
+    /// Members of the ensemble. The log P of a step is the minimum over the members.
     pub ensemble: usize,
-    /// Highest learning rate; it falls to 0 along a cosine.
+    /// Initial learning rate, which decreases to 0 along a cosine.
     pub learning_rate: f64,
     /// AdamW's weight decay.
     pub weight_decay: f64,
-    /// The norm to which a member's gradient is clipped.
+    /// The norm to which each member's gradient is clipped.
     pub clip: f64,
     /// Segments per step.
     pub batch: usize,
     /// Steps of gradient descent.
     pub steps: usize,
-    /// Every so many steps of a segment, a prefix enters the loss; the whole segment always does.
+    /// Prefixes whose length is a multiple of this enter the loss; the whole segment always does.
     pub prefix_every: usize,
-    /// Share of the episodes held out.
+    /// Share of the episodes that are held out for testing.
     pub held_out: f64,
 }
 
@@ -50,7 +50,7 @@ impl Default for FitSettings {
 }
 
 impl FitSettings {
-    /// Refuses values that no fit can work with.
+    /// Checks that all values are in range.
     pub fn check(&self) -> Result<(), SettingError> {
         let layers = |layers: &[usize]| layers.iter().all(|n| (1..=8192).contains(n));
         let positive = |x: f64| x > 0.0 && x.is_finite();
@@ -77,6 +77,6 @@ impl FitSettings {
         unless(positive(self.learning_rate), "safety.learning_rate", &self.learning_rate, "must be above 0")?;
         unless(positive(self.clip), "safety.clip", &self.clip, "must be above 0")?;
         let decay = self.weight_decay >= 0.0 && self.weight_decay.is_finite();
-        unless(decay, "safety.weight_decay", &self.weight_decay, "must be 0 or more, and finite")
+        unless(decay, "safety.weight_decay", &self.weight_decay, "must be finite and 0 or more")
     }
 }

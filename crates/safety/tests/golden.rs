@@ -1,13 +1,14 @@
-//! The fit against PyTorch (`tests/golden/make_golden.py`) and against central differences, in f64.
+//! Compares the fit with PyTorch (`tests/golden/make_golden.py`) and with central differences, in f64.
 
 use prudence_data::{Episode, Segment};
-use prudence_nn::weights::Writer;
-use prudence_nn::{Gru, Mlp, Scalar};
-use prudence_safety::fit::Fitter;
-use prudence_safety::{FitSettings, SafetyModel};
+use prudence_nn::cpu::Buffer;
+use prudence_nn::weights::from_pytorch;
+use prudence_nn::{Cpu, Device, Mlp, Scalar};
+use prudence_safety::fit::{Fitter, initial_model};
+use prudence_safety::{FitSettings, ModelShape};
 use serde::Deserialize;
 
-/// Relative to the larger of 1 and the number.
+/// The tolerance, relative to the larger of 1 and PyTorch's absolute value.
 const LIMIT: f64 = 1e-9;
 
 #[derive(Deserialize)]
@@ -62,36 +63,34 @@ fn cases() -> Vec<Case> {
     cases
 }
 
+/// PyTorch's parameters in our layout.
+fn from_torch(shape: &ModelShape, parameters: &[f64]) -> Vec<f64> {
+    let encoder = shape.encoder.as_ref().map_or(vec![], Mlp::tensors);
+    let own = from_pytorch(&[encoder, shape.gru.tensors(), shape.decoder.tensors()].concat(), parameters);
+    assert_eq!(own.len(), parameters.len());
+    own
+}
+
+fn put<T: Scalar>(to: &mut Buffer<T>, from: &[f64]) {
+    assert_eq!(to.len(), from.len());
+    Cpu::new().steer(to, 0, from);
+}
+
 impl Case {
-    /// The model as a file would bring it: f64 has no other way in.
-    fn model<T: Scalar>(&self) -> SafetyModel<T> {
-        let (inputs, FitSettings { encoder, hidden, decoder, .. }) = (self.observation + self.action, &self.settings);
-        let encoder = encoder.split_last().map(|(features, layers)| Mlp::new(inputs, layers, *features));
-        let gru = Gru { inputs: encoder.as_ref().map_or(inputs, Mlp::outputs), hidden: *hidden };
-        let decoder = Mlp::new(inputs + hidden, decoder, 1);
-        let cast = |x: &[f64]| x.iter().map(|x| T::of(*x)).collect::<Vec<_>>();
-        let (first, rest) = self.initial.split_at(encoder.as_ref().map_or(0, Mlp::parameters));
-        let (second, third) = rest.split_at(gru.parameters());
-        assert_eq!(third.len(), decoder.parameters());
-        let mut file = Writer::default();
-        if let Some(encoder) = &encoder {
-            file.network("encoder.", &encoder.tensors(), &cast(first));
-        }
-        file.network("gru.", &gru.tensors(), &cast(second));
-        file.network("decoder.", &decoder.tensors(), &cast(third));
-        file.tensor("centre", &[inputs], &cast(&self.centre));
-        file.tensor("scale", &[inputs], &cast(&self.scale));
-        let sizes = |sizes: &[usize]| sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-        let header = [
-            ("format", "prudence safety model 1".into()),
-            ("observation", self.observation.to_string()),
-            ("action", self.action.to_string()),
-            ("encoder", sizes(&self.settings.encoder)),
-            ("hidden", hidden.to_string()),
-            ("decoder", sizes(&self.settings.decoder)),
-        ];
-        header.into_iter().for_each(|(key, value)| file.metadata(key, value));
-        SafetyModel::from_bytes(&file.finish().unwrap()).unwrap()
+    /// A fitter with the case's initial parameters and normalisation.
+    fn fitter<T: Scalar>(&self) -> Fitter<Cpu<T>> {
+        let model = initial_model(&[], self.observation, self.action, 0, &self.settings, 0);
+        let initial = from_torch(model.shape(), &self.initial);
+        let mut fitter = Fitter::new(&Cpu::new(), model, &self.settings).unwrap();
+        put(&mut fitter.parameters.values, &initial);
+        put(&mut fitter.centre, &self.centre);
+        put(&mut fitter.scale, &self.scale);
+        fitter
+    }
+
+    fn shape(&self) -> ModelShape {
+        let FitSettings { encoder, hidden, decoder, .. } = &self.settings;
+        ModelShape::new(self.observation, self.action, encoder, *hidden, decoder)
     }
 
     fn episodes(&self) -> Vec<Episode> {
@@ -116,32 +115,37 @@ fn assert_close(what: &str, ours: f64, theirs: f64) {
     assert!((ours - theirs).abs() < LIMIT * theirs.abs().max(1.0), "{what}: {ours}, PyTorch {theirs}");
 }
 
-fn norm(x: &[f64]) -> f64 {
-    x.iter().map(|x| x * x).sum::<f64>().sqrt()
+fn norm<'a>(x: impl IntoIterator<Item = &'a f64>) -> f64 {
+    x.into_iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
 #[test]
 fn every_step_of_the_fit_equals_pytorchs() {
     for case in cases() {
-        let (episodes, segments) = (case.episodes(), case.segments());
-        let mut fitter = Fitter::new(case.model::<f64>(), &case.settings);
+        let (episodes, segments, shape) = (case.episodes(), case.segments(), case.shape());
+        let mut fitter = case.fitter::<f64>();
         for (k, step) in case.steps.iter().enumerate() {
             let chosen: Vec<&Segment> = step.segments.iter().map(|i| &segments[*i]).collect();
-            let loss = fitter.step(&episodes, &chosen, step.rate);
-            assert_close(&format!("loss of step {k}"), loss, step.loss);
-            assert_close(&format!("gradient norm of step {k}"), norm(fitter.gradients()), step.norm);
-            for (i, (ours, theirs)) in fitter.parameters().iter().zip(&step.parameters).enumerate() {
+            fitter.step(&episodes, &[chosen], step.rate).unwrap();
+            assert_close(&format!("loss of step {k}"), fitter.loss()[0], step.loss);
+            assert_close(&format!("gradient norm of step {k}"), norm(&fitter.parameters.gradients), step.norm);
+            let theirs = from_torch(&shape, &step.parameters);
+            for (i, (ours, theirs)) in fitter.parameters.values.iter().zip(&theirs).enumerate() {
                 assert_close(&format!("parameter {i} after step {k}"), *ours, *theirs);
             }
         }
         let Scored { episode, log_prob, hidden } = &case.scored;
-        let (episode, width) = (&episodes[*episode], case.settings.hidden);
-        let mut tracker = fitter.model.tracker(-7.0);
+        let (d, episode, width) = (Cpu::<f64>::new(), &episodes[*episode], case.settings.hidden);
+        let scorer = fitter.scorer(-7.0).unwrap();
+        let mut tracker = scorer.tracker(1).unwrap();
+        let [mut s, mut a, mut active] = [case.observation, case.action, 1].map(|n| d.buffer(n).unwrap());
+        d.fill(&mut active, 0, 1, 1.0);
         for (t, exact) in log_prob.iter().enumerate() {
-            let wide = |x: &[f32], n: usize| x[t * n..][..n].iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
-            let (s, a) = (wide(&episode.observations, case.observation), wide(&episode.actions, case.action));
-            assert_close(&format!("log P of step {t}"), fitter.model.step(&mut tracker, &s, &a), *exact);
-            for (ours, theirs) in tracker.hidden.iter().zip(&hidden[(t + 1) * width..]) {
+            d.write(&mut s, 0, &episode.observations[t * case.observation..][..case.observation]);
+            d.write(&mut a, 0, &episode.actions[t * case.action..][..case.action]);
+            scorer.step(&mut tracker, &s, &a, &active);
+            assert_close(&format!("log P of step {t}"), tracker.log_prob[0], *exact);
+            for (ours, theirs) in tracker.memory[..width].iter().zip(&hidden[(t + 1) * width..]) {
                 assert_close(&format!("h after step {t}"), *ours, *theirs);
             }
         }
@@ -153,19 +157,21 @@ fn the_gradient_of_the_fit_equals_central_differences() {
     for case in cases() {
         let (episodes, segments) = (case.episodes(), case.segments());
         let chosen: Vec<&Segment> = segments.iter().take(case.settings.batch).collect();
-        let mut fitter = Fitter::new(case.model::<f64>(), &case.settings);
-        fitter.loss_and_gradient(&episodes, &chosen);
-        let gradient = fitter.gradients().to_vec();
+        let mut fitter = case.fitter::<f64>();
+        let batches = [chosen];
+        fitter.gradients(&episodes, &batches).unwrap();
+        let gradient = fitter.parameters.gradients.to_vec();
         let step = 1e-5;
         let difference: Vec<f64> = (0..gradient.len())
             .map(|i| {
-                let start = fitter.parameters()[i];
+                let start = fitter.parameters.values[i];
                 let mut loss = |x: f64| {
-                    fitter.parameters()[i] = x;
-                    fitter.loss_and_gradient(&episodes, &chosen)
+                    fitter.parameters.values[i] = x;
+                    fitter.gradients(&episodes, &batches).unwrap();
+                    fitter.loss()[0]
                 };
                 let slope = (loss(start + step) - loss(start - step)) / (2.0 * step);
-                fitter.parameters()[i] = start;
+                fitter.parameters.values[i] = start;
                 slope
             })
             .collect();
@@ -175,25 +181,26 @@ fn the_gradient_of_the_fit_equals_central_differences() {
     }
 }
 
-/// In the product's type, relative to how far the parameters went.
+/// The error of the f32 parameters, relative to how far the parameters moved.
 #[test]
 fn the_f32_fit_follows_the_f64_one() {
     for case in cases() {
-        let (episodes, segments) = (case.episodes(), case.segments());
-        let mut fitter = Fitter::new(case.model::<f32>(), &case.settings);
+        let (episodes, segments, shape) = (case.episodes(), case.segments(), case.shape());
+        let mut fitter = case.fitter::<f32>();
         for step in &case.steps {
             let chosen: Vec<&Segment> = step.segments.iter().map(|i| &segments[*i]).collect();
-            fitter.step(&episodes, &chosen, step.rate);
+            fitter.step(&episodes, &[chosen], step.rate).unwrap();
         }
-        let last = &case.steps[case.steps.len() - 1].parameters;
-        let moved: Vec<f64> = last.iter().zip(&case.initial).map(|(a, b)| a - b).collect();
-        let apart: Vec<f64> = fitter.parameters().iter().zip(last).map(|(a, b)| f64::from(*a) - b).collect();
+        let last = from_torch(&shape, &case.steps[case.steps.len() - 1].parameters);
+        let moved: Vec<f64> = last.iter().zip(from_torch(&shape, &case.initial)).map(|(a, b)| a - b).collect();
+        let apart: Vec<f64> = fitter.parameters.values.iter().zip(&last).map(|(a, b)| f64::from(*a) - b).collect();
         let error = norm(&apart) / norm(&moved);
         assert!(error < 1e-3, "relative error {error:e}");
     }
 }
 
-/// Unsafe prefixes that the model is sure of: each slope is about `1 / P(unsafe)`, and their sum must not overflow.
+/// The model is sure that unsafe prefixes are safe: each derivative is about `1 / P(unsafe)`, and their sum must be
+/// finite.
 #[test]
 fn a_model_that_is_sure_and_wrong_gets_a_finite_gradient() {
     let case = &cases()[0];
@@ -206,10 +213,10 @@ fn a_model_that_is_sure_and_wrong_gets_a_finite_gradient() {
     };
     let segment = Segment { episode: 0, start: 0, end: steps, safe: false, at: Some(0) };
     for logit in [20.0, 60.0, 90.0, 1e4] {
-        let mut fitter = Fitter::new(case.model::<f32>(), &case.settings);
-        *fitter.parameters().last_mut().unwrap() = logit;
-        let loss = fitter.loss_and_gradient(std::slice::from_ref(&episode), &[&segment]);
-        let gradients = fitter.gradients();
+        let mut fitter = case.fitter::<f32>();
+        *fitter.parameters.values.last_mut().unwrap() = logit;
+        fitter.gradients(std::slice::from_ref(&episode), &[vec![&segment]]).unwrap();
+        let (loss, gradients) = (fitter.losses().unwrap()[0], &fitter.parameters.gradients);
         assert!(loss.is_finite() && gradients.iter().all(|g| g.is_finite()), "logit {logit}: loss {loss}");
         assert!(*gradients.last().unwrap() > 0.1, "logit {logit}: pushed down by {:?}", gradients.last());
     }

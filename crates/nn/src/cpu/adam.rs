@@ -1,9 +1,9 @@
-//! Adam over arrays, target networks and averages in the same walk.
+//! Adam over arrays. Target networks and averaged policies are updated in the same pass.
 
-use super::{Buffer, Cpu};
 use super::vectors::vectorised;
-use crate::adam::AdamNumbers;
+use super::{Buffer, Cpu};
 use crate::Scalar;
+use crate::adam::AdamNumbers;
 use crate::work::{AdamStep, Parameters};
 
 pub(super) fn adam<T: Scalar>(

@@ -1,10 +1,11 @@
-//! An array whose first number begins a cache line: vectors read from it then cross as few lines as they can.
+//! An array that starts at a cache line, so that vector loads cross as few lines as possible.
 
 use std::ops::{Deref, DerefMut};
 
 use crate::Scalar;
 
-/// A fixed number of numbers. Fresh memory is not touched until it is used, so a table larger than needed costs nothing.
+/// An array of fixed length. New memory is zeroed by the operating system on first use, so a table that is larger than
+/// needed costs no memory.
 #[derive(Debug)]
 pub struct Buffer<T> {
     data: Vec<T>,
@@ -15,7 +16,7 @@ pub struct Buffer<T> {
 const LINE: usize = 64;
 
 impl<T: Scalar> Buffer<T> {
-    /// Zeros.
+    /// An array of `len` zeros.
     pub fn zeros(len: usize) -> Self {
         let spare = LINE / size_of::<T>();
         let data = vec![T::ZERO; len + spare];

@@ -13,11 +13,11 @@ fn of_head_mut<T>(head: HeadPlace, p: usize, rows: usize, values: &mut [T]) -> &
     &mut values[(p * head.of + head.first) * rows..][..head.networks * rows]
 }
 
-/// The smallest of the head's values at each row, and which network has it: the first where several are equal.
+/// The smallest of the head's values at a row, and the index of its network: the first one if several are equal.
 fn minimum<T: Scalar>(values: &[T], row: usize, rows: usize) -> (T, usize) {
     let mut least = (values[row], 0);
     for (network, values) in values.chunks_exact(rows).enumerate().skip(1) {
-        // What diverged stays visible: NaN in the first network is not replaced.
+        // A NaN of the first network is not replaced, so that divergence stays visible.
         if least.0 > values[row] {
             least = (values[row], network);
         }
@@ -33,7 +33,7 @@ pub(super) fn target<T: Scalar>(t: CriticTarget<'_, Cpu<T>>, target: &mut [T]) {
             let i = p * rows + row;
             let mut value = minimum(q, row, rows).0;
             if let Some((log_prob, log_temperature)) = t.entropy {
-                value = value - log_temperature[p].exp() * log_prob[i];
+                value -= log_temperature[p].exp() * log_prob[i];
             }
             *y = t.signal[i] + discount * t.not_terminal[i] * value;
             if let Some([low, high]) = t.range {
@@ -78,7 +78,7 @@ pub(super) fn climb<T: Scalar>(head: HeadPlace, weights: &[T], pass: &mut Pass<C
         let mut sum = T::ZERO;
         for row in 0..rows {
             let (least, network) = minimum(q, row, rows);
-            gradient[network * rows + row] = -weight; // minus: the optimiser goes down, the objective goes up
+            gradient[network * rows + row] = -weight; // negative: the objective is maximised
             sum += least;
         }
         *value = sum * mean;

@@ -1,4 +1,4 @@
-//! Dense networks with ReLU between the layers, in banks.
+//! Banks of dense networks with ReLU between the layers.
 
 use super::Cpu;
 use super::matrix::{Then, View, product, product_of_parts};
@@ -7,12 +7,12 @@ use crate::Scalar;
 use crate::shapes::{Bank, Layer, Mlp};
 use crate::work::{Columns, Input, Pass};
 
-/// The rows that network `group` reads of some columns.
+/// The rows of `columns` that network `group` reads.
 fn rows_of<'a, T: Scalar>(columns: &Columns<'a, Cpu<T>>, group: usize, rows: usize) -> &'a [T] {
     &columns.buffer[group / columns.share * columns.stride..][..rows * columns.width]
 }
 
-/// What network `group` reads: two matrices side by side, the second often empty.
+/// The input of network `group`: two matrices side by side, of which the second may be empty.
 fn input_of<'a, T: Scalar>(input: &Input<'a, Cpu<T>>, group: usize, rows: usize) -> [View<'a, T>; 2] {
     let view = |columns: &Columns<'a, Cpu<T>>| View::new(rows_of(columns, group, rows), rows, columns.width);
     [view(&input.first), input.second.as_ref().map_or_else(|| View::new(&[], rows, 0), view)]
@@ -22,7 +22,8 @@ fn check_input<T: Scalar>(net: &Bank<Mlp>, input: &Input<'_, Cpu<T>>, pass: &Pas
     let width = input.first.width + input.second.map_or(0, |second| second.width);
     assert!(
         width == net.shape.inputs() && pass.groups == net.groups && pass.outputs() == net.shape.outputs(),
-        "networks of {} inputs and {} outputs, {} of them, were given rows of {width} numbers and a pass for {} networks of {} outputs",
+        "networks of {} inputs and {} outputs, {} of them, got rows of {width} numbers and a pass for {} networks of \
+         {} outputs",
         net.shape.inputs(),
         net.shape.outputs(),
         net.groups,
@@ -31,12 +32,7 @@ fn check_input<T: Scalar>(net: &Bank<Mlp>, input: &Input<'_, Cpu<T>>, pass: &Pas
     );
 }
 
-pub(super) fn forward<T: Scalar>(
-    net: &Bank<Mlp>,
-    weights: &[T],
-    input: Input<'_, Cpu<T>>,
-    pass: &mut Pass<Cpu<T>>,
-) {
+pub(super) fn forward<T: Scalar>(net: &Bank<Mlp>, weights: &[T], input: Input<'_, Cpu<T>>, pass: &mut Pass<Cpu<T>>) {
     check_input(net, &input, pass);
     let (rows, last) = (pass.rows, net.shape.depth() - 1);
     for group in 0..net.groups {
@@ -106,7 +102,13 @@ pub(super) fn input_gradient<T: Scalar>(
     for group in 0..net.groups {
         let delta = &pass.gradients[0][group * rows * layer.outputs..][..rows * layer.outputs];
         let out = &mut out[group * stride..][..rows * columns];
-        by_columns(&layer, layer.weight(net.parameters(weights, group)), View::new(delta, rows, layer.outputs), first, out);
+        by_columns(
+            &layer,
+            layer.weight(net.parameters(weights, group)),
+            View::new(delta, rows, layer.outputs),
+            first,
+            out,
+        );
     }
 }
 
@@ -116,8 +118,8 @@ fn by_columns<T: Scalar>(layer: &Layer, weight: &[T], delta: View<'_, T>, first:
     product(out, delta, columns.t(), Then::Store);
 }
 
-/// Rows whose output gradient is zero are left out of the products: behind a twin minimum that is half of them. The others
-/// move to the front of each array and their results back to their places.
+/// Skips rows whose output gradient is zero, which are half of them after the minimum of two critics. The other rows
+/// are moved to the front of each array, and their results are moved back to their places.
 pub(super) fn action_gradient<T: Scalar>(
     net: &Bank<Mlp>,
     weights: &[T],

@@ -1,7 +1,7 @@
 //! The squashed Gaussian policy head: `a = tanh(u)`, `u = mean + exp(log_std) e`, `e` standard normal.
 //!
-//! `log pi(a) = sum_i [-e^2/2 - log_std - ln(2 pi)/2 - 2 (ln 2 - u - softplus(-2u))]`, the last term being
-//! `ln(1 - tanh(u)^2)` in the form that stays exact where tanh has rounded to 1.
+//! `log pi(a) = sum_i [-e^2/2 - log_std - ln(2 pi)/2 - 2 (ln 2 - u - softplus(-2u))]`. The last term is
+//! `ln(1 - tanh(u)^2)` in a form that stays accurate where tanh rounds to 1.
 
 use prudence_core::random::{StreamId, blocks};
 
@@ -32,7 +32,7 @@ pub(super) fn normals<T: Scalar>(addresses: &[u32], each: usize, out: &mut [T]) 
     }
 }
 
-/// Rows drawn at a time: numbers of one dimension lie `dim` apart, so vectors run over rows.
+/// The number of rows sampled at a time. Values of one dimension are `dim` apart, so vectors run over rows.
 const ROWS: usize = 16;
 
 pub(super) fn sample<T: Scalar>(head: &[T], noise: &[T], clip: LogStd, drawn: &mut Drawn<Cpu<T>>) {
@@ -61,7 +61,7 @@ pub(super) fn sample<T: Scalar>(head: &[T], noise: &[T], clip: LogStd, drawn: &m
     );
 }
 
-/// Draws the actions of the rows `first..first + R`.
+/// Samples the actions of the rows `first..first + R`.
 #[inline(always)]
 fn sample_rows<T: Scalar, const R: usize>(
     head: &[T],

@@ -1,13 +1,13 @@
-//! The gated recurrent unit over sequences, forward and backward through time, and one step at a time.
+//! The gated recurrent unit (GRU): over sequences, forward and backward through time, and one step at a time.
 //!
-//! PyTorch's form: with gates in the order r, z, n,
+//! In PyTorch's form, with gates in the order r, z, n:
 //! `r = s(W_ir x + b_ir + W_hr h + b_hr)`, `z` likewise, `n = tanh(W_in x + b_in + r (W_hn h + b_hn))`,
 //! `h' = (1 - z) n + z h`.
 
-use super::{Buffer, Cpu};
 use super::matrix::{Then, View, product};
 use super::pointwise::row_sum;
 use super::vectors::vectorised;
+use super::{Buffer, Cpu};
 use crate::Scalar;
 use crate::shapes::{Bank, Gru};
 use crate::work::{Columns, GruPass};
@@ -19,7 +19,7 @@ fn rows_of<'a, T: Scalar>(columns: &Columns<'a, Cpu<T>>, group: usize, rows: usi
 fn check_input<T: Scalar>(net: &Bank<Gru>, input: &Columns<'_, Cpu<T>>, pass: &GruPass<Cpu<T>>) {
     assert!(
         input.width == net.shape.inputs && pass.groups == net.groups,
-        "{} GRUs of {} inputs were given rows of {} numbers and a pass for {} GRUs",
+        "{} GRUs of {} inputs got rows of {} numbers and a pass for {} GRUs",
         net.groups,
         net.shape.inputs,
         input.width,
@@ -27,7 +27,7 @@ fn check_input<T: Scalar>(net: &Bank<Gru>, input: &Columns<'_, Cpu<T>>, pass: &G
     );
 }
 
-/// Sequences that end early may hold anything afterwards: nothing flows back from there.
+/// After the end of a shorter sequence, the input may be anything: no gradient flows back from there.
 pub(super) fn forward<T: Scalar>(
     net: &Bank<Gru>,
     weights: &[T],
@@ -45,12 +45,7 @@ pub(super) fn forward<T: Scalar>(
         let hidden = &mut pass.hidden[group * (steps + 1) * rows * h..][..(steps + 1) * rows * h];
         let row = &mut pass.row[group * rows * 3 * h..][..rows * 3 * h];
         let inputs = net.shape.inputs;
-        product(
-            gates,
-            View::new(x, steps * rows, inputs),
-            View::new(w.input, inputs, 3 * h),
-            Then::Bias(w.input_bias),
-        );
+        product(gates, View::new(x, steps * rows, inputs), View::new(w.input, inputs, 3 * h), Then::Bias(w.input_bias));
         hidden[..rows * h].fill(T::ZERO);
         for t in 0..steps {
             let (past, future) = hidden.split_at_mut((t + 1) * rows * h);
@@ -92,7 +87,7 @@ pub(super) fn backward<T: Scalar>(
     let all = steps * rows;
     for group in 0..net.groups {
         let w = net.shape.split(net.parameters(weights, group));
-        // Transposed once, not at every step.
+        // Transposed once instead of at every step.
         let transposed = &mut pass.transposed[..3 * h * h];
         for (i, w) in w.memory.iter().enumerate() {
             transposed[i % (3 * h) * h + i / (3 * h)] = *w;
@@ -184,7 +179,7 @@ pub(super) fn step<T: Scalar>(
     }
 }
 
-/// Turns the input's side of the gates into the gates, and gives the next memory.
+/// Turns the input side of the gates' pre-activations into the gates, and computes the next memory.
 #[inline(always)]
 fn cell<T: Scalar>(h: usize, gates: &mut [T], row: &[T], past: &[T], candidate: &mut [T], next: &mut [T]) {
     let (r, rest) = gates.split_at_mut(h);
@@ -200,7 +195,8 @@ fn cell<T: Scalar>(h: usize, gates: &mut [T], row: &[T], past: &[T], candidate: 
     }
 }
 
-/// Given `carry`, the gradient by h', leaves in it the part by h that does not go through a matrix, plus `from_decoder`.
+/// Takes the gradient with respect to h' in `carry`. Replaces it by the part of the gradient with respect to h that
+/// does not go through a matrix, plus `from_decoder`.
 #[inline(always)]
 fn cell_backward<T: Scalar>(
     h: usize,
@@ -219,7 +215,7 @@ fn cell_backward<T: Scalar>(
     let (mem_r, rest) = memory_side.split_at_mut(h);
     let (mem_z, mem_n) = rest.split_at_mut(h);
     for i in 0..h {
-        let d = carry[i].flush(T::NEGLIGIBLE); // what fades on its way back through time
+        let d = carry[i].flush(T::NEGLIGIBLE); // it decays on the way back through time
         let dz = d * (past[i] - n[i]) * z[i] * (T::ONE - z[i]);
         let dn = d * (T::ONE - z[i]) * (T::ONE - n[i] * n[i]);
         let dr = dn * candidate[i] * r[i] * (T::ONE - r[i]);

@@ -5,10 +5,12 @@ use super::vectors::vectorised;
 use crate::Scalar;
 use crate::work::{Pass, TrajectoryLoss};
 
-/// Cross-entropy of "the (sub)trajectory is safe" when `log_prob <= 0` is its log-probability; and its derivative.
+/// Cross-entropy of the statement "the (sub)trajectory is safe" with log-probability `log_prob <= 0`, and its
+/// derivative.
 ///
-/// Safe: `-L`. Unsafe: `-ln(1 - e^L)`, by `expm1` near 0 and by `log1p` far from it. At L = 0 the unsafe loss is infinite;
-/// the smallest normal number stands in for 0, so that the product with the decoder's own derivative (about -L) is finite.
+/// Safe: `-L`. Unsafe: `-ln(1 - e^L)`, by `expm1` near 0 and by `log1p` elsewhere. At L = 0 the unsafe loss would be
+/// infinite; 0 is replaced by the smallest normal number, so that the product with the decoder's derivative (about -L)
+/// is finite.
 pub fn trajectory_cross_entropy<T: Scalar>(log_prob: T, safe: bool) -> (T, T) {
     let l = log_prob.f64().min(-T::TINY.f64());
     let (loss, derivative) = if safe {
@@ -20,7 +22,7 @@ pub fn trajectory_cross_entropy<T: Scalar>(log_prob: T, safe: bool) -> (T, T) {
     (T::of(loss), T::of(derivative))
 }
 
-/// Logits become `ln sigmoid(logit)`.
+/// Replaces logits by `ln sigmoid(logit)`.
 pub(super) fn log_sigmoid<T: Scalar>(logits: &mut [T]) {
     vectorised(
         #[inline(always)]
@@ -32,13 +34,13 @@ pub(super) fn log_sigmoid<T: Scalar>(logits: &mut [T]) {
     );
 }
 
-/// Logits beyond this are as sure as can be: their log-probability, about -1e-20, and its derivative stay normal numbers.
+/// Limits a logit, so that its log-probability (about -1e-20 at the limit) and the derivative stay normal numbers.
 #[inline(always)]
 fn certain<T: Scalar>(logit: T) -> T {
     logit.min(T::of(46.0))
 }
 
-/// Backward pass of [`log_sigmoid`]: the gradient by the output becomes that by the logit.
+/// Backward pass of [`log_sigmoid`]: turns the gradient with respect to the output into that of the logit.
 fn log_sigmoid_backward<T: Scalar>(logits: &[T], gradient: &mut [T]) {
     vectorised(
         #[inline(always)]
@@ -60,7 +62,7 @@ pub(super) fn trajectory<T: Scalar>(t: &TrajectoryLoss<'_, Cpu<T>>, pass: &mut P
         let gradient = &mut pass.gradients[last][range];
         *loss = T::ZERO;
         gradient.copy_from_slice(logits);
-        log_sigmoid(gradient); // log P of each step, until the derivative of the step's prefix replaces it
+        log_sigmoid(gradient); // log P of each step, later replaced by the derivative of the step's prefix
         for row in 0..rows {
             let mut sum = T::ZERO;
             for step in 0..steps {
@@ -74,7 +76,7 @@ pub(super) fn trajectory<T: Scalar>(t: &TrajectoryLoss<'_, Cpu<T>>, pass: &mut P
                 }
             }
         }
-        // Scaled before they are added: a model that is sure and wrong gives each close to the largest f32.
+        // Scaled before the addition, because a model that is sure and wrong makes each close to the largest f32.
         for row in 0..rows {
             let mut carried = T::ZERO;
             for step in (0..steps).rev() {

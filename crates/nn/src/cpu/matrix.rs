@@ -1,12 +1,13 @@
 //! Matrix products.
 //!
-//! `out = a b`, every element a chain of fused multiply-adds in the order of the inner dimension (in blocks of [`DEPTH`]),
-//! whatever the vectors' width and whatever other rows there are: so one row alone, a batch and another machine give the
-//! same bits. `b`'s columns lie along the vectors, `a`'s numbers are broadcast; a tile of `out` stays in registers. That is
-//! why weights are stored `[in, out]`: a layer's forward pass and its weights' gradient read both factors as they lie.
+//! In `out = a b`, every element is a chain of fused multiply-adds in the order of the inner dimension (in blocks of
+//! `DEPTH`), independent of the vectors' width and of the other rows. Therefore a single row, a batch and another
+//! machine give the same bits. Columns of `b` are along the vectors, numbers of `a` are broadcast, and a tile of `out`
+//! stays in registers. This is why weights are stored as `[in, out]`: a layer's forward pass and the gradient of its
+//! weights read both factors in their layout.
 //!
-//! Bias, ReLU and its mask are applied to a tile before it is stored.
-#![allow(unsafe_code, reason = "tiles are read and written by pointer; every range is checked where a product begins")]
+//! The bias, the ReLU and the ReLU's mask are applied to a tile before it is stored.
+#![allow(unsafe_code, reason = "tiles are read and written by pointer; every product first checks all ranges")]
 
 use pulp::{Simd, WithSimd};
 
@@ -29,7 +30,7 @@ impl<'a, T> View<'a, T> {
         Self::strided(data, rows, cols, cols)
     }
 
-    /// `[rows, cols]` as the leading columns of rows that lie `stride` apart.
+    /// `[rows, cols]`: the leading columns of rows that are `stride` apart.
     pub fn strided(data: &'a [T], rows: usize, cols: usize, stride: usize) -> Self {
         assert!(
             cols <= stride && (rows == 0 || (rows - 1) * stride + cols <= data.len()),
@@ -39,7 +40,7 @@ impl<'a, T> View<'a, T> {
         Self { data, rows, cols, row_stride: stride, col_stride: 1 }
     }
 
-    /// The transpose, without moving a number.
+    /// The transpose, without copying.
     pub fn t(self) -> Self {
         Self {
             rows: self.cols,
@@ -51,30 +52,30 @@ impl<'a, T> View<'a, T> {
     }
 }
 
-/// What happens to each element of a product before it is stored.
+/// The operation on each element of a product before it is stored.
 #[derive(Clone, Copy)]
 pub enum Then<'a, T> {
-    /// Nothing.
+    /// No operation.
     Store,
-    /// It is added to what was there.
+    /// The previous value is added.
     Add,
     /// The column's bias is added.
     Bias(&'a [T]),
-    /// The column's bias is added, then the positive part is taken.
+    /// The column's bias is added, then ReLU is applied.
     BiasRelu(&'a [T]),
-    /// Where this array of the product's shape is not positive, it becomes 0: the backward pass of a ReLU.
+    /// The element becomes 0 where this array, of the product's shape, is not positive: the backward pass of a ReLU.
     Mask(&'a [T]),
 }
 
-/// Products run over the inner dimension in blocks of this length, whose sums are added in order.
+/// The length of the blocks of the inner dimension, whose sums are added in order.
 const DEPTH: usize = 256;
 
-/// `out = a b`, and then; `out` is `[a.rows, b.cols]`, row after row.
+/// `out = a b`, followed by `then`; `out` is `[a.rows, b.cols]`, row after row.
 pub fn product<T: Scalar>(out: &mut [T], a: View<'_, T>, b: View<'_, T>, then: Then<'_, T>) {
     product_of_parts(out, [a, View { cols: 0, ..a }], b, then);
 }
 
-/// The same for an `a` of two matrices side by side.
+/// Like [`product`], for an `a` of two matrices side by side.
 pub fn product_of_parts<T: Scalar>(out: &mut [T], a: [View<'_, T>; 2], b: View<'_, T>, then: Then<'_, T>) {
     let [left, right] = a;
     assert!(
@@ -128,7 +129,8 @@ impl<T: Scalar> WithSimd for Product<'_, '_, T> {
     }
 }
 
-/// Columns of `b` as a tile reads them: rows `stride` apart, each as wide as the tile; the last row elsewhere.
+/// Columns of `b` as a tile reads them: rows as wide as the tile and `stride` apart, except for the last row, which may
+/// be elsewhere.
 #[derive(Clone, Copy)]
 struct Panel<T> {
     start: *const T,
@@ -141,7 +143,7 @@ struct Panel<T> {
 struct Tile {
     row: usize,
     col: usize,
-    /// Columns that count; the others are padding.
+    /// The number of columns in use; the others are padding.
     width: usize,
     /// The block of the inner dimension.
     from: usize,
@@ -151,7 +153,7 @@ struct Tile {
 }
 
 impl<T: Scalar> Product<'_, '_, T> {
-    /// One block of the inner dimension, panel after panel of as many columns as a tile has.
+    /// One block of the inner dimension, in panels of as many columns as a tile has.
     #[inline(always)]
     fn panels<S: Simd>(&mut self, s: S, from: usize, depth: usize) {
         let lanes = T::lanes::<S>();
@@ -160,16 +162,8 @@ impl<T: Scalar> Product<'_, '_, T> {
         while col < self.b.cols {
             let vectors = (self.b.cols - col).div_ceil(lanes).min(most);
             let width = (self.b.cols - col).min(vectors * lanes);
-            let tile = Tile {
-                row: 0,
-                col,
-                width,
-                from,
-                depth,
-                first: from == 0,
-                last: from + depth == self.b.rows,
-            };
-            // Twelve to thirty accumulators: enough to hide the latency of an addition, few enough for the registers.
+            let tile = Tile { row: 0, col, width, from, depth, first: from == 0, last: from + depth == self.b.rows };
+            // 8 to 24 accumulators hide the latency of an addition and fit into the registers.
             match (vectors, lanes * size_of::<T>()) {
                 (1, 64) => self.rows::<S, 12, 1>(s, tile),
                 (2, 64) => self.rows::<S, 8, 2>(s, tile),
@@ -201,8 +195,9 @@ impl<T: Scalar> Product<'_, '_, T> {
         }
     }
 
-    /// The panel's columns: where they lie, if a tile can read whole vectors there; else copied side by side, padded with
-    /// zeros. Of rows where they lie, the last may end with the slice before a whole vector does: that one is copied.
+    /// The panel's columns: in place if a tile can read whole vectors there, otherwise copied side by side and padded
+    /// with zeros. In place, a whole vector of the last row may extend past the end of the slice; then that row is
+    /// copied.
     #[inline(always)]
     fn panel_of<S: Simd, const V: usize>(&mut self, tile: &Tile) -> Panel<T> {
         let (wide, depth) = (V * T::lanes::<S>(), tile.depth);
@@ -216,9 +211,8 @@ impl<T: Scalar> Product<'_, '_, T> {
             return Panel { start: panel.as_ptr(), stride: 0, last: panel.as_ptr() };
         };
         let at = tile.from * row_stride + tile.col * col_stride;
-        // A few rows of `a` are not worth a copy; many of them over far-apart columns are.
-        let near = true;
-        if col_stride == 1 && near && row_stride + tile.width >= wide {
+        // Rows are read in place however far apart they are.
+        if col_stride == 1 && row_stride + tile.width >= wide {
             let rows = &data[at..];
             let row = &rows[last * row_stride..];
             let last = if row.len() >= wide {
@@ -250,13 +244,14 @@ impl<T: Scalar> Product<'_, '_, T> {
         let [left, right] = self.a;
         let split = left.cols.saturating_sub(tile.from).min(tile.depth);
         let last = tile.depth.saturating_sub(1);
-        let parts = [(left, tile.from, 0..split), (right, (tile.from + split).saturating_sub(left.cols), split..tile.depth)];
+        let parts =
+            [(left, tile.from, 0..split), (right, (tile.from + split).saturating_sub(left.cols), split..tile.depth)];
         for (part, col, range) in parts {
             let first = tile.row * part.row_stride + col * part.col_stride;
             for (i, k) in range.enumerate() {
-                // SAFETY: `product_of_parts` checked that each part has `tile.row + M` rows and together they have
-                // `tile.from + tile.depth` columns, all within their slices (checked when the views were made). `panel_of`
-                // gives `depth` rows that a whole tile's width can be read from.
+                // SAFETY: `product_of_parts` checked that each part has `tile.row + M` rows and that together they have
+                // `tile.from + tile.depth` columns, all within their slices (checked when the views were created).
+                // `panel_of` returns `depth` rows from which a whole tile's width can be read.
                 unsafe {
                     let row = if k == last { panel.last } else { panel.start.add(k * panel.stride) };
                     let weights = part.data.as_ptr().add(first + i * part.col_stride);
@@ -271,9 +266,10 @@ impl<T: Scalar> Product<'_, '_, T> {
         }
     }
 
-    /// Stores a tile; of its last vector, where PART, only the columns that count. Indices are constants, so that the sums
+    /// Stores a tile; with PART, only the columns in use of its last vector. Indices are constants, so that the sums
     /// stay in registers.
     #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
     fn store<S: Simd, const M: usize, const V: usize, const PART: bool>(
         &mut self,
         s: S,
@@ -289,8 +285,8 @@ impl<T: Scalar> Product<'_, '_, T> {
             for v in 0..V {
                 let (at, col) = (start + r * n + v * lanes, tile.col + v * lanes);
                 let part = (PART && v + 1 == V).then_some(tile.width - v * lanes);
-                // SAFETY: the tile lies within `out`, whose shape `product_of_parts` checked, and so does it within a mask;
-                // the tile's columns lie within a bias. A vector that would reach beyond the tile is a part.
+                // SAFETY: the tile is within `out` and within a mask, whose shapes `product_of_parts` checked, and its
+                // columns are within a bias. A vector that would extend past the tile is accessed in part.
                 unsafe {
                     let load = |from: *const T| match part {
                         None => from.cast::<T::Vector<S>>().read_unaligned(),
@@ -324,8 +320,9 @@ impl<T: Scalar> Product<'_, '_, T> {
 /// Adds `weights[r * stride] * row` to each row `r` of the sums.
 ///
 /// # Safety
-/// `row` must hold `V` vectors, and `weights` M numbers, `stride` apart.
+/// `row` must be valid for reads of `V` vectors, and `weights` for reads of M numbers, `stride` apart.
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
 unsafe fn multiply_add<T: Scalar, S: Simd, const M: usize, const V: usize>(
     s: S,
     sums: &mut [[T::Vector<S>; V]; M],
@@ -335,11 +332,11 @@ unsafe fn multiply_add<T: Scalar, S: Simd, const M: usize, const V: usize>(
 ) {
     let mut columns = [T::splat(s, T::ZERO); V];
     for v in 0..V {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         columns[v] = unsafe { row.add(v * T::lanes::<S>()).cast::<T::Vector<S>>().read_unaligned() };
     }
     for r in 0..M {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let weight = T::splat(s, unsafe { *weights.add(r * stride) });
         for v in 0..V {
             sums[r][v] = T::mul_add(s, weight, columns[v], sums[r][v]);
@@ -347,7 +344,7 @@ unsafe fn multiply_add<T: Scalar, S: Simd, const M: usize, const V: usize>(
     }
 }
 
-/// What happens to one element, as [`Then`] says.
+/// Applies a [`Then`] to one element.
 #[inline(always)]
 fn then<T: Scalar>(then: Then<'_, T>, value: T, col: usize, at: usize) -> T {
     match then {
@@ -404,14 +401,14 @@ fn transpose_into<T: Scalar>(
     }
 }
 
-/// A product with a single column, such as a critic's output: sums of products row by row, in a fixed number of lanes. The
-/// gradient of such a column's weights: rows of the transposed factor, weighted and added in order.
+/// A product with a single column. For a critic's output: dot products row by row, in a fixed number of lanes. For the
+/// gradient of the column's weights: the rows of the transposed factor, weighted and added in order.
 fn single_column<T: Scalar>(out: &mut [T], a: View<'_, T>, b: View<'_, T>, epilogue: Then<'_, T>) {
     let add = matches!(epilogue, Then::Add);
     super::vectors::vectorised(
         #[inline(always)]
         || {
-            if a.row_stride == 1 && a.rows > 1 {
+            if a.row_stride == 1 && a.col_stride != 1 && a.rows > 1 {
                 if !add {
                     out.fill(T::ZERO);
                 }
@@ -455,11 +452,11 @@ fn single_column<T: Scalar>(out: &mut [T], a: View<'_, T>, b: View<'_, T>, epilo
     );
 }
 
-/// Lanes of a sum of products, whatever the vectors' width.
+/// The number of lanes of a dot product, independent of the vectors' width.
 const LANES: usize = 16;
 
-/// The sums of products of R rows of `a`, `stride` apart, with `b`: in a fixed number of lanes, then in pairs. Lanes are
-/// indexed by constants alone, so that they stay in registers.
+/// The dot products of R rows of `a`, `stride` apart, with `b`: summed in a fixed number of lanes, then in pairs. Lanes
+/// are indexed only by constants, so that they stay in registers.
 #[inline(always)]
 fn dots<T: Scalar, const R: usize>(a: &[T], stride: usize, b: &[T]) -> [T; R] {
     let whole = b.len() / LANES * LANES;
@@ -496,7 +493,7 @@ fn padded<T: Scalar>(x: &[T]) -> [T; LANES] {
     lanes
 }
 
-/// The sum of all lanes, in pairs.
+/// The sum of all lanes, added in pairs.
 #[inline(always)]
 fn fold<T: Scalar>(x: [T; LANES]) -> T {
     let mut eight = [T::ZERO; 8];

@@ -1,7 +1,7 @@
-//! The CPU as a device: every operation runs at once, on the caller's thread, over plain vectors.
+//! The CPU as a device: every operation runs immediately, on the caller's thread, over arrays in memory.
 //!
-//! Kernels are generic over [`Scalar`], allocate nothing on the way of an update, and use the widest vectors the CPU has
-//! (chosen at run time, so that one binary serves all machines).
+//! Kernels are generic over [`Scalar`], allocate nothing during an update, and use the widest vectors of the CPU
+//! (chosen at run time, so that one binary runs on all machines).
 
 mod adam;
 mod buffer;
@@ -29,12 +29,12 @@ use crate::device::{Device, DeviceError};
 use crate::shapes::{Bank, Gru, Mlp};
 use crate::work::*;
 
-/// The CPU, in f32 (the product) or f64 (gradient checks and golden numbers).
+/// The CPU, in f32 (for use) or f64 (for gradient checks and golden tests).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu<T>(PhantomData<T>);
 
 impl<T> Cpu<T> {
-    /// The CPU.
+    /// Creates the device.
     pub const fn new() -> Self {
         Self(PhantomData)
     }
@@ -181,7 +181,13 @@ impl<T: Scalar> Device for Cpu<T> {
         replay::recall(replay, rows, recalled);
     }
 
-    fn see(&self, units: &Units<Self>, observation: &Buffer<T>, memory: Option<(&Buffer<T>, usize)>, state: &mut Buffer<T>) {
+    fn see(
+        &self,
+        units: &Units<Self>,
+        observation: &Buffer<T>,
+        memory: Option<(&Buffer<T>, usize)>,
+        state: &mut Buffer<T>,
+    ) {
         scoring::states(units, observation, memory, state);
     }
 
@@ -249,7 +255,15 @@ impl<T: Scalar> Device for Cpu<T> {
         scoring::memory(&m, memory);
     }
 
-    fn hidden(&self, memory: &Buffer<T>, replicas: usize, members: usize, width: usize, rows: usize, hidden: &mut Buffer<T>) {
+    fn hidden(
+        &self,
+        memory: &Buffer<T>,
+        replicas: usize,
+        members: usize,
+        width: usize,
+        rows: usize,
+        hidden: &mut Buffer<T>,
+    ) {
         scoring::hidden(memory, replicas, members, width, rows, hidden);
     }
 }

@@ -1,9 +1,9 @@
-//! Element-wise kernels, fused so that each array is walked once.
+//! Element-wise kernels, fused so that each array is read only once.
 
 use super::vectors::vectorised;
 use crate::Scalar;
 
-/// Zeroes the gradient wherever the unit was off; row i of the gradient is row `places[i]` of the activations.
+/// Sets the gradient to 0 where the unit was inactive; row i of the gradient is row `places[i]` of the activations.
 pub(super) fn relu_backward<T: Scalar>(gradient: &mut [T], activations: &[T], places: &[u32], width: usize) {
     vectorised(
         #[inline(always)]
@@ -18,7 +18,7 @@ pub(super) fn relu_backward<T: Scalar>(gradient: &mut [T], activations: &[T], pl
     );
 }
 
-/// `sums = ` the sum of the rows of `x`.
+/// Writes the sum of the rows of `x` to `sums`.
 pub(super) fn row_sum<T: Scalar>(sums: &mut [T], x: &[T]) {
     vectorised(
         #[inline(always)]

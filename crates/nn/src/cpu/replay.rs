@@ -1,10 +1,10 @@
-//! Transitions gathered from replay tables.
+//! Gathers transitions from replay tables.
 
 use super::Cpu;
 use crate::Scalar;
 use crate::work::{Batch, Recalled, Table, Tables, Units};
 
-/// One row of either table.
+/// A row of one of the tables, and the next row of its episode.
 struct Place<'a, T: Scalar> {
     table: &'a Table<Cpu<T>>,
     row: usize,
@@ -21,7 +21,7 @@ fn place<'a, T: Scalar>(replay: &Tables<'a, Cpu<T>>, agent: usize, row: u32) -> 
     Place { table: replay.own, row: base + row, next: base + (row + 1) % ring }
 }
 
-/// An observation as networks see it.
+/// Scales an observation to the networks' units.
 pub(super) fn see<T: Scalar>(units: &Units<Cpu<T>>, observation: &[T], out: &mut [T]) {
     let scaling = units.observation_middle.iter().zip(&units.observation_half);
     for ((out, x), (middle, half)) in out.iter_mut().zip(observation).zip(scaling) {
@@ -29,7 +29,7 @@ pub(super) fn see<T: Scalar>(units: &Units<Cpu<T>>, observation: &[T], out: &mut
     }
 }
 
-/// An action in the environment's units as the policy would have chosen it.
+/// Scales an action to the policy's units, [-1, 1].
 fn to_unit<T: Scalar>(units: &Units<Cpu<T>>, action: &[T], out: &mut [T]) {
     let scaling = units.action_middle.iter().zip(&units.action_half);
     for ((out, a), (middle, half)) in out.iter_mut().zip(action).zip(scaling) {
@@ -46,7 +46,8 @@ fn state<T: Scalar>(replay: &Tables<'_, Cpu<T>>, table: &Table<Cpu<T>>, row: usi
     }
 }
 
-/// Rows are drawn all over a table much larger than the caches: those of the next few transitions are asked for early.
+/// Sampled rows are spread over a table that is much larger than the caches, so rows are prefetched this many
+/// transitions ahead.
 const AHEAD: usize = 8;
 
 fn prefetch<T: Scalar>(replay: &Tables<'_, Cpu<T>>, agent: usize, row: u32) {
@@ -61,13 +62,13 @@ fn prefetch<T: Scalar>(replay: &Tables<'_, Cpu<T>>, agent: usize, row: u32) {
     }
 }
 
-/// Asks for the cache lines of `n` numbers from `at` on.
+/// Prefetches the cache lines of `n` numbers, starting at position `at`.
 #[allow(unsafe_code, reason = "a hint to the processor; it reads nothing")]
 fn fetch_lines<T>(column: &[T], at: usize, n: usize) {
     #[cfg(target_arch = "x86_64")]
     for number in column[at.min(column.len())..(at + n).min(column.len())].iter().step_by(64 / size_of::<T>()) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: any address may be asked for.
+        // SAFETY: any address may be prefetched.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(number).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,8 +1,8 @@
-//! What surrounds a safety model's networks: inputs, members, the floored running sum, the memory that agents see.
+//! Scoring around a safety model's networks: inputs, members, the floored running sum, the memory that agents see.
 
-use super::{Buffer, Cpu};
 use super::loss::log_sigmoid;
 use super::replay::see;
+use super::{Buffer, Cpu};
 use crate::Scalar;
 use crate::work::{MemoryRows, Normalise, Pass, Units, floored};
 
@@ -48,7 +48,7 @@ pub(super) fn normalise<T: Scalar>(n: &Normalise<'_, Cpu<T>>, out: &mut [T]) {
     }
 }
 
-/// The members' minimum: the ensemble calls a step as safe as its most doubtful member does.
+/// The minimum over the members: the log P of an ensemble is that of its most doubtful member.
 pub(super) fn log_prob<T: Scalar>(pass: &Pass<Cpu<T>>, members: usize, out: &mut [T]) {
     let (rows, logits) = (pass.rows, pass.output());
     for (replica, out) in out.chunks_exact_mut(rows).take(pass.groups / members).enumerate() {

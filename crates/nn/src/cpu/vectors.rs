@@ -1,7 +1,7 @@
-//! Which vector extension kernels run on.
+//! The vector extension that kernels use.
 //!
-//! Every kernel gives the same bits at any width: sums along a vector have a fixed number of lanes, all others run in the
-//! same order for each element. So runs stay comparable between machines, and the choice is about speed alone.
+//! Every kernel gives the same bits at any width: sums along a vector have a fixed number of lanes, and other sums have
+//! the same order for each element. The choice affects only the speed, so runs are comparable between machines.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -12,14 +12,14 @@ use pulp::{Simd, WithSimd};
 pub enum Vectors {
     /// One number at a time.
     None,
-    /// 256 bits (x86-64-v3); elsewhere, whatever there is.
+    /// 256 bits (x86-64-v3); on other architectures, the native width.
     Wide,
     /// 512 bits (x86-64-v4).
     Widest,
 }
 
 impl Vectors {
-    /// The name people know it by.
+    /// The common name of the extension.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -29,7 +29,7 @@ impl Vectors {
         }
     }
 
-    /// The widest this CPU has.
+    /// The widest extension of this CPU.
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -43,7 +43,7 @@ impl Vectors {
         Self::Wide
     }
 
-    /// What kernels use now.
+    /// The extension that kernels use.
     pub fn current() -> Self {
         let chosen = CHOSEN.load(Ordering::Relaxed);
         match chosen {
@@ -58,7 +58,8 @@ impl Vectors {
         }
     }
 
-    /// Holds kernels to this extension, or to the widest there is if the CPU lacks it; for measuring and tests.
+    /// Makes kernels use this extension, or the widest available one if the CPU does not have it; for measurements and
+    /// tests.
     pub fn hold(self) {
         self.min(Self::detect()).choose();
     }
@@ -68,10 +69,10 @@ impl Vectors {
     }
 }
 
-/// 0 until somebody asked.
+/// The extension in use, plus 1; 0 before the first use.
 static CHOSEN: AtomicU8 = AtomicU8::new(0);
 
-/// Runs an operation with the vectors in use.
+/// Runs an operation with the current vector extension.
 #[inline(always)]
 pub(crate) fn dispatch<Op: WithSimd>(op: Op) -> Op::Output {
     let current = Vectors::current();
@@ -96,7 +97,7 @@ pub(crate) fn dispatch<Op: WithSimd>(op: Op) -> Op::Output {
     }
 }
 
-/// Runs `f` compiled for the vectors in use; `f` must be inlined for that to have an effect.
+/// Runs `f`, compiled for the current vector extension; `f` must be inlined for that to have an effect.
 #[inline(always)]
 pub(crate) fn vectorised<R>(f: impl FnOnce() -> R) -> R {
     struct Task<F>(F);

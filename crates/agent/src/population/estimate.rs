@@ -1,0 +1,122 @@
+//! The left side of the constraint, estimated at the end of an episode, and the step of the multiplier that follows.
+
+use prudence_core::Spec;
+use prudence_core::random::StreamId;
+use prudence_nn::Device;
+use prudence_nn::work::{Columns, Drawn, Input, Pass, Recalled};
+use prudence_safety::{Rating, Scorer};
+
+use super::{Member, Population};
+use crate::Error;
+use crate::multiplier::{Estimate, Multiplier};
+use crate::replay::Replay;
+use crate::safesac::Networks;
+use crate::settings::{Constraint, TrainingSettings};
+
+/// The buffers of the lower bound's estimate: fresh actions at recent states, and their scores.
+pub(super) struct Estimator<D: Device> {
+    recalled: Recalled<D>,
+    /// `[P, N]`
+    rows: Vec<u32>,
+    rows_on_device: D::Rows,
+    /// `[P, 6]`: the addresses of the noise
+    addresses: D::Rows,
+    noise: D::Buf,
+    pass: Pass<D>,
+    drawn: Drawn<D>,
+    actions: D::Buf,
+    rating: Option<Rating<D>>,
+}
+
+impl<D: Device> Estimator<D> {
+    /// For `size` states per agent.
+    pub(super) fn new(
+        device: &D,
+        spec: &Spec,
+        networks: &Networks,
+        replay: &Replay<D>,
+        scorer: Option<&Scorer<D>>,
+        size: usize,
+    ) -> Result<Self, Error> {
+        let (p, s, a) = (networks.population, spec.observation.dim(), networks.action);
+        Ok(Self {
+            recalled: Recalled::new(device, p, size, networks.state, s, replay.memory_width())?,
+            rows: vec![0; p * size],
+            rows_on_device: device.rows(p * size)?,
+            addresses: device.rows(p * 6)?,
+            noise: device.buffer(p * size * a)?,
+            pass: Pass::new(device, &networks.policy, size)?,
+            drawn: Drawn::new(device, p * size, a)?,
+            actions: device.buffer(p * size * a)?,
+            rating: scorer.map(|scorer| scorer.rating(p * size)).transpose()?,
+        })
+    }
+}
+
+impl<D: Device> Population<D> {
+    /// The paper's update of lambda, estimated on each agent's recent episodes.
+    pub(super) fn move_multipliers(&mut self, agents: &[usize]) -> Result<(), Error> {
+        let Some(constraint) = self.setup.algorithm.constraint() else { return Ok(()) };
+        if agents.is_empty() {
+            return Ok(());
+        }
+        let estimates: Vec<f64> = match constraint {
+            Constraint::LowerBound => self.expected_log_prob(agents)?,
+            Constraint::Original => agents.iter().map(|agent| self.expected_prob(*agent)).collect(),
+        };
+        let settings = &self.setup.settings.multiplier;
+        let threshold = Multiplier::threshold(constraint, settings);
+        for (agent, estimate) in agents.iter().zip(estimates) {
+            let member = &mut self.members[*agent];
+            member.multiplier.update(estimate, threshold, settings);
+            member.counters.estimate = Some(Estimate { estimate, threshold });
+        }
+        Ok(())
+    }
+
+    /// The number of recent episodes that an estimate uses.
+    fn window(&self, member: &Member) -> usize {
+        (member.counters.episode as usize).min(self.setup.settings.multiplier.window)
+    }
+
+    /// `E[exp(sum_t log P)]`: the mean over an agent's recent episodes.
+    fn expected_prob(&self, agent: usize) -> f64 {
+        let sums = self.replay.recent_sums(agent, self.window(&self.members[agent]));
+        sums.iter().map(|sum| f64::from(*sum).exp()).sum::<f64>() / sums.len() as f64
+    }
+
+    /// `E[sum_t log P]` with fresh actions at recent (s, h): the mean score times the horizon.
+    fn expected_log_prob(&mut self, agents: &[usize]) -> Result<Vec<f64>, Error> {
+        let TrainingSettings { agent: settings, multiplier, .. } = &self.setup.settings;
+        let (n, a) = (multiplier.batch, self.setup.spec.action.dim());
+        let windows: Vec<usize> = agents.iter().map(|agent| self.window(&self.members[*agent])).collect();
+        let (d, work) = (&self.device, &mut self.estimator);
+        let (Some(scorer), Some(rating)) = (&self.scorer, &mut work.rating) else {
+            return Ok(vec![0.0; agents.len()]);
+        };
+        for (agent, window) in agents.iter().zip(windows) {
+            let member = &self.members[*agent];
+            let stream = |purpose: &str| StreamId::new(member.seed, purpose, member.counters.episode);
+            self.replay.draw_recent(*agent, window, &mut work.rows[agent * n..][..n], stream("multiplier-states"));
+            d.write_rows(&mut work.addresses, agent * 6, &stream("multiplier-actions").address(0));
+        }
+        d.write_rows(&mut work.rows_on_device, 0, &work.rows);
+        d.recall(&self.replay.tables(), &work.rows_on_device, &mut work.recalled);
+        let nets = self.learner.networks();
+        let input = Input { first: Columns::new(&work.recalled.state, n, nets.state, 1), second: None };
+        d.forward(&nets.policy, &self.learner.agents.policy.values, input, &mut work.pass);
+        d.normals(&work.addresses, n * a, &mut work.noise);
+        d.sample(&work.pass, &work.noise, settings.log_std(), &mut work.drawn);
+        d.to_env(self.replay.units(), &work.drawn.action, &mut work.actions);
+        scorer.rate(rating, &mut work.recalled, &work.actions);
+        let horizon = self.setup.spec.horizon as f64;
+        let mut scores = vec![0.0; n];
+        agents
+            .iter()
+            .map(|agent| {
+                d.read(&rating.score, agent * n, &mut scores)?;
+                Ok(scores.iter().map(|score| f64::from(*score)).sum::<f64>() / n as f64 * horizon)
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,162 @@
+//! An agent between two of its episodes: read out, restored, continued with another safety model.
+
+use std::sync::Arc;
+
+use prudence_data::Episode;
+use prudence_nn::Device;
+use prudence_safety::{SafetyModel, Scorer};
+
+use super::{Counters, Population, SelectedPolicy};
+use crate::Error;
+use crate::multiplier::Multiplier;
+use crate::replay::Stored;
+use crate::safesac::Agents;
+
+/// Everything that an agent is between two of its episodes, except for the stored episodes themselves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentState {
+    /// Its progress.
+    pub counters: Counters,
+    /// Its multiplier.
+    pub multiplier: Multiplier,
+    /// Its networks and their optimisers' moments, named as in [`Population::tensor_sizes`] and in that order.
+    pub tensors: Vec<(&'static str, Vec<f32>)>,
+    /// The policy selected so far.
+    pub selected: Option<SelectedPolicy>,
+    /// The safety model it is trained with.
+    pub model: Option<Arc<SafetyModel>>,
+}
+
+/// One kind of tensor of all agents, `[P, each]`.
+struct Tensor<B> {
+    name: &'static str,
+    buffer: B,
+    each: usize,
+}
+
+/// A list of [`Tensor`]s, of shared or of mutable references.
+macro_rules! tensors {
+    ($agents:expr, $($borrow:tt)+) => {{
+        let Agents { policy, average, critics, target_critics, temperature } = $agents;
+        let (p, c) = (policy.each, critics.each);
+        let [policy0, policy1] = $($borrow)+ policy.moments;
+        let [critics0, critics1] = $($borrow)+ critics.moments;
+        let [temperature0, temperature1] = $($borrow)+ temperature.moments;
+        [
+            Tensor { name: "policy", buffer: $($borrow)+ policy.values, each: p },
+            Tensor { name: "averaged_policy", buffer: average, each: p },
+            Tensor { name: "critics", buffer: $($borrow)+ critics.values, each: c },
+            Tensor { name: "target_critics", buffer: target_critics, each: c },
+            Tensor { name: "log_temperature", buffer: $($borrow)+ temperature.values, each: 1 },
+            Tensor { name: "optimiser.policy.moment0", buffer: policy0, each: p },
+            Tensor { name: "optimiser.policy.moment1", buffer: policy1, each: p },
+            Tensor { name: "optimiser.critics.moment0", buffer: critics0, each: c },
+            Tensor { name: "optimiser.critics.moment1", buffer: critics1, each: c },
+            Tensor { name: "optimiser.temperature.moment0", buffer: temperature0, each: 1 },
+            Tensor { name: "optimiser.temperature.moment1", buffer: temperature1, each: 1 },
+        ]
+    }};
+}
+
+impl<D: Device> Population<D> {
+    /// The state of an agent, which must be between two of its episodes.
+    pub fn state(&self, agent: usize) -> Result<AgentState, Error> {
+        let tensors = tensors!(&self.learner.agents, &).into_iter().map(|Tensor { name, buffer, each }| {
+            let mut numbers = vec![0.0; each];
+            self.device.read(buffer, agent * each, &mut numbers)?;
+            Ok((name, numbers))
+        });
+        let member = &self.members[agent];
+        Ok(AgentState {
+            counters: member.counters.clone(),
+            multiplier: member.multiplier.clone(),
+            tensors: tensors.collect::<Result<_, Error>>()?,
+            selected: member.selected.clone(),
+            model: self.model(agent).cloned(),
+        })
+    }
+
+    /// The names and lengths of [`AgentState::tensors`].
+    pub fn tensor_sizes(&self) -> Vec<(&'static str, usize)> {
+        tensors!(&self.learner.agents, &).into_iter().map(|tensor| (tensor.name, tensor.each)).collect()
+    }
+
+    /// Restores a state into an agent that has not taken a step yet; `episodes` are its training episodes so far. A state
+    /// that does not match the population is rejected and changes nothing; one with another safety model can be restored
+    /// after [`Population::replace_models`].
+    pub fn restore(&mut self, agent: usize, state: AgentState, episodes: &[Episode]) -> Result<(), Error> {
+        self.check(agent, &state, episodes)?;
+        let scorer = self.tests.scorers.get(self.replica(agent)).filter(|_| self.setup.constrained());
+        self.replay.restore(agent, episodes, scorer)?;
+        let tensors = tensors!(&mut self.learner.agents, &mut);
+        for (Tensor { buffer, each, .. }, (_, numbers)) in tensors.into_iter().zip(&state.tensors) {
+            self.device.write(buffer, agent * each, numbers);
+        }
+        let member = &mut self.members[agent];
+        member.counters = state.counters;
+        member.multiplier = state.multiplier;
+        member.selected = state.selected;
+        Ok(())
+    }
+
+    /// Refuses a state that does not match the population, its episodes or its safety model.
+    fn check(&self, agent: usize, state: &AgentState, episodes: &[Episode]) -> Result<(), Error> {
+        let given = state.tensors.iter().map(|(name, numbers)| (*name, numbers.len()));
+        let policy = state.selected.as_ref().map(|selected| ("policy", selected.policy.len()));
+        let expected = self.tensor_sizes();
+        if !given.clone().eq(expected.iter().copied()) || policy.is_some_and(|policy| !expected.contains(&policy)) {
+            return Err(Error::OtherNetworks);
+        }
+        if state.model.as_ref() != self.model(agent) {
+            return Err(Error::OtherModel);
+        }
+        if let Some(selected) = &state.selected {
+            same_shape(Some(&selected.model), self.model(agent))?;
+        }
+        let steps: usize = episodes.iter().map(Episode::len).sum();
+        if (episodes.len() as u64, steps as u64) != (state.counters.episode, state.counters.step) {
+            return Err(Error::OtherEpisodes);
+        }
+        Ok(())
+    }
+
+    /// Replaces the safety models in the middle of a training, running episodes included: the replay is scored again, and
+    /// agents continue with the memory that the new models have of their episodes. `stored` has the same episodes as
+    /// before, scored by the new models. Selected policies keep the model that they were selected with.
+    pub fn replace_models(&mut self, models: Vec<Arc<SafetyModel>>, stored: Arc<Stored<D>>) -> Result<(), Error> {
+        if models.len() != self.setup.models.len() {
+            return Err(Error::Replicas { agents: self.members.len(), replicas: models.len() });
+        }
+        for model in &models {
+            same_shape(Some(model), self.setup.models.first())?;
+        }
+        let floor = self.setup.settings.agent.score_floor;
+        let scorers = models.iter().map(|model| Scorer::new(&self.device, std::slice::from_ref(model), floor));
+        let scorers: Vec<Scorer<D>> = scorers.collect::<Result<_, _>>()?;
+        let Some(first) = scorers.first() else { return Ok(()) };
+        let scorer = Scorer::new(&self.device, &models, floor)?;
+        let of_agent = |agent: usize| scorers.get(self.replica(agent)).unwrap_or(first);
+        let mut running = Vec::new();
+        for (agent, member) in self.members.iter().enumerate().filter(|(_, member)| !member.recorder.done()) {
+            running
+                .extend(of_agent(agent).score(&[member.recorder.episode()])?.into_iter().map(|scores| (agent, scores)));
+        }
+        let of_agents: Vec<&Scorer<D>> = (0..self.members.len()).map(of_agent).collect();
+        let scored = if self.setup.constrained() { of_agents.as_slice() } else { &[] };
+        self.replay.score_again(stored.clone(), scored)?;
+        for (agent, scores) in &running {
+            self.actor.continue_from(*agent, &scorer, scores);
+        }
+        self.scorer = Some(scorer);
+        self.tests.scorers = scorers;
+        self.setup.models = models;
+        self.setup.stored = stored;
+        Ok(())
+    }
+}
+
+/// Refuses a model that cannot take the other's place.
+fn same_shape(model: Option<&Arc<SafetyModel>>, other: Option<&Arc<SafetyModel>>) -> Result<(), Error> {
+    let shape = |model: &Arc<SafetyModel>| (model.shape().clone(), model.members());
+    if model.map(shape) == other.map(shape) { Ok(()) } else { Err(Error::ModelShape) }
+}

@@ -1,0 +1,210 @@
+//! What an agent draws has an address: a training is repeated here with numbers drawn from the addresses that the
+//! population's documentation lists, each part of a stream on its own.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Device, FLOOR, HORIZON, Training, Walk, assert_same, safety_model, scorer, setup};
+use prudence_agent::Algorithm;
+use prudence_agent::population::Setup;
+use prudence_agent::safesac::{Head, Learner, Networks, Steering};
+use prudence_core::random::{StreamId, blocks, stream, subseed};
+use prudence_data::{Episode, Rule};
+use prudence_env::Env as _;
+use prudence_nn::work::{Batch, Columns, Drawn, Input, LogStd, Pass};
+use prudence_nn::{Bank, Device as _};
+use rand::RngExt as _;
+
+/// Actions of the environment: more than a block of the generator has.
+const ACTIONS: usize = 5;
+const SEED: u64 = 9;
+
+fn normals(purpose: &str, index: u64, block: u64, n: usize) -> Vec<f32> {
+    let mut noise = vec![0.0; n];
+    StreamId::new(SEED, purpose, index).normals(block, &mut noise);
+    noise
+}
+
+fn below(purpose: &str, index: u64, limit: usize, n: usize) -> Vec<usize> {
+    let mut drawn = vec![0; n];
+    StreamId::new(SEED, purpose, index).below(0, limit as u32, &mut drawn);
+    drawn.into_iter().map(|i| i as usize).collect()
+}
+
+/// Observations and actions as networks read them, and actions as the environment takes them.
+fn state_of(observation: &[f32]) -> [f32; 2] {
+    [observation[0], observation[1] / 2.0]
+}
+
+fn to_unit(action: f32) -> f32 {
+    ((action - 1.0) / 3.0).clamp(-1.0, 1.0)
+}
+
+fn to_env(unit: f32) -> f32 {
+    1.0 + 3.0 * unit
+}
+
+/// Actions of a policy at these states with this noise, in [-1, 1].
+fn act(networks: &Networks, policy: &[f32], clip: LogStd, states: &[f32], noise: &[f32]) -> Vec<f32> {
+    let d = Device::new();
+    let rows = states.len() / networks.state;
+    let bank = Bank::dense(networks.policy.shape.clone(), 1);
+    let mut pass = Pass::new(&d, &bank, rows).unwrap();
+    let mut drawn = Drawn::new(&d, rows, networks.action).unwrap();
+    let states = states.into();
+    let input = Input { first: Columns::new(&states, rows, networks.state, 1), second: None };
+    d.forward(&bank, &policy.into(), input, &mut pass);
+    d.sample(&pass, &noise.into(), clip, &mut drawn);
+    drawn.action.to_vec()
+}
+
+/// Observation, action, reward, next observation, not_terminal.
+type Transition = ([f32; 2], Vec<f32>, f32, [f32; 2], f32);
+
+/// Plain SAC, an environment of [`ACTIONS`] actions, everything kept in lists.
+struct Repeated {
+    setup: Setup<Device>,
+    networks: Networks,
+    learner: Learner<Device>,
+    batch: Batch<Device>,
+    transitions: Vec<Transition>,
+    updates: u64,
+}
+
+impl Repeated {
+    fn new(setup: Setup<Device>) -> Self {
+        let settings = &setup.settings.agent;
+        let networks = Networks::new(1, 2, ACTIONS, &settings.hidden, vec![Head::reward()]);
+        let streams = [stream(SEED, "networks", 0)];
+        let learner = Learner::new(&Device::new(), networks.clone(), settings, streams).unwrap();
+        let batch = Batch::new(&Device::new(), 1, settings.batch, 2, ACTIONS).unwrap();
+        Self { networks, learner, batch, transitions: Vec::new(), updates: 0, setup }
+    }
+
+    fn update(&mut self) {
+        let settings = &self.setup.settings;
+        let (n, u) = (settings.agent.batch, self.updates);
+        for (i, index) in below("batch", u, self.transitions.len(), n).into_iter().enumerate() {
+            let (observation, action, reward, next, not_terminal) = &self.transitions[index];
+            self.batch.state[2 * i..][..2].copy_from_slice(&state_of(observation));
+            self.batch.next_state[2 * i..][..2].copy_from_slice(&state_of(next));
+            let units = action.iter().map(|a| to_unit(*a));
+            self.batch.action[ACTIONS * i..][..ACTIONS].iter_mut().zip(units).for_each(|(to, unit)| *to = unit);
+            (self.batch.reward[i], self.batch.not_terminal[i]) = (*reward, *not_terminal);
+        }
+        self.batch.next_noise.copy_from_slice(&normals("next-actions", u, 0, n * ACTIONS));
+        self.batch.noise.copy_from_slice(&normals("new-actions", u, 0, n * ACTIONS));
+        self.updates += 1;
+        let progress = (self.transitions.len() as f64 / settings.train.steps as f64).min(1.0);
+        let rate = settings.agent.learning_rate * (1.0 - (1.0 - settings.agent.final_rate) * progress);
+        self.learner.steer(0, Some(&Steering { rate, update: self.updates, multipliers: Vec::new() }));
+        self.learner.update(&self.batch).unwrap();
+    }
+
+    fn episode(&mut self, e: u64) {
+        let (mut env, mut observation) = (Walk::with_actions(ACTIONS), [0.0; 2]);
+        env.reset(subseed(SEED, "train", e), &mut observation).unwrap();
+        let warm_up = (self.transitions.len() as u64) < self.setup.settings.train.random_steps;
+        let mut random = stream(SEED, "warm-up", e);
+        let mut centre = Vec::new();
+        for t in 0.. {
+            let from = observation.map(|x| x as f32);
+            let action: Vec<f32> = if warm_up {
+                if centre.is_empty() {
+                    centre.extend((0..ACTIONS).map(|_| random.random_range(-1.0f32..1.0)));
+                }
+                let mut unit = |centre: &f32| (centre + random.random_range(-1.0f32..1.0)).clamp(-1.0, 1.0);
+                centre.iter().map(&mut unit).map(to_env).collect()
+            } else {
+                let noise = normals("actions", e, t * blocks(ACTIONS), ACTIONS);
+                let clip = self.setup.settings.agent.log_std();
+                let policy = &self.learner.agents.policy.values;
+                act(&self.networks, policy, clip, &state_of(&from), &noise).into_iter().map(to_env).collect()
+            };
+            let given: Vec<f64> = action.iter().map(|a| f64::from(*a)).collect();
+            let step = env.step(&given, &mut observation).unwrap();
+            let not_terminal = if step.terminated { 0.0 } else { 1.0 };
+            self.transitions.push((from, action, step.reward as f32, observation.map(|x| x as f32), not_terminal));
+            if !warm_up {
+                self.update();
+            }
+            if step.terminated || step.truncated {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_training_draws_from_the_documented_addresses() {
+    let mut setup = setup(Algorithm::Sac, &[], &[]);
+    let spec = Walk::with_actions(ACTIONS).spec().clone();
+    setup.rule = Rule::parse("place < 0.5", &spec.signals).unwrap();
+    setup.spec = Arc::new(spec);
+    setup.env = Arc::new(|| Walk::with_actions(ACTIONS));
+    setup.stored = Arc::new(prudence_agent::replay::Stored::new(&Device::new(), &setup.scaling(), None, &[]).unwrap());
+    setup.settings.train.capacity = 10_000;
+    let training = Training::complete(setup.clone(), &[SEED]);
+    let mut repeated = Repeated::new(setup);
+    (0..training.traces[0].episodes.len() as u64).for_each(|e| repeated.episode(e));
+    let actions: Vec<f32> = training.traces[0].episodes.iter().flat_map(|e| e.actions.clone()).collect();
+    let again: Vec<f32> = repeated.transitions.iter().flat_map(|transition| transition.1.clone()).collect();
+    assert!(training.traces[0].episodes.iter().any(|e| e.len() == HORIZON));
+    assert_same(&actions, &again, "actions");
+    assert_eq!(training.population.counters(0).update, repeated.updates);
+    let policy = training.state(0).tensors.swap_remove(0);
+    assert_same(&policy, &("policy", repeated.learner.agents.policy.values.to_vec()), "policy");
+}
+
+/// The estimate of the lower bound after each episode, from the policy of then and the episodes alone.
+#[test]
+fn the_multipliers_estimate_draws_from_the_documented_addresses() {
+    for algorithm in [Algorithm::SafesacH, Algorithm::SafesacNoh] {
+        let model = safety_model(1, 1);
+        let (scorer, width) = (scorer(&model), if algorithm.history() { model.memory_width() } else { 0 });
+        let mut training = Training::new(setup(algorithm, std::slice::from_ref(&model), &[]), &[SEED]);
+        let settings = training.population.setup().settings.clone();
+        let networks = Networks::new(1, 2 + width, 1, &settings.agent.hidden, vec![Head::reward()]);
+        let mut compared = 0;
+        while training.traces[0].episodes.len() < 30 {
+            if training.lockstep().is_empty() {
+                continue;
+            }
+            let episodes = &training.traces[0].episodes;
+            let Some(estimate) = training.population.counters(0).estimate else { continue };
+            let recent: Vec<&Episode> = episodes.iter().rev().take(settings.multiplier.window).rev().collect();
+            let steps: Vec<(usize, usize)> =
+                recent.iter().enumerate().flat_map(|(e, episode)| (0..episode.len()).map(move |t| (e, t))).collect();
+            let (index, n) = (episodes.len() as u64, settings.multiplier.batch);
+            let memories: Vec<Vec<f32>> =
+                scorer.score(&recent).unwrap().into_iter().map(|scores| scores.memory).collect();
+            let noise = normals("multiplier-actions", index, 0, n);
+            let policy = training.state(0).tensors.swap_remove(0).1;
+            let mut sum = 0.0;
+            for (draw, noise) in below("multiplier-states", index, steps.len(), n).into_iter().zip(noise) {
+                let (e, t) = steps[draw];
+                let observation = &recent[e].observations[2 * t..][..2];
+                let memory = &memories[e][t * model.memory_width()..][..width];
+                let state = [&state_of(observation), memory].concat();
+                let unit = act(&networks, &policy, settings.agent.log_std(), &state, &[noise]);
+                // The episode so far, with this action as its last.
+                let mut then = Episode {
+                    observations: recent[e].observations[..2 * t + 4].to_vec(),
+                    actions: recent[e].actions[..=t].to_vec(),
+                    rewards: vec![0.0; t + 1],
+                    ..Episode::default()
+                };
+                then.actions[t] = to_env(unit[0]);
+                let score = scorer.score(&[&then]).unwrap()[0].score[t];
+                assert!((FLOOR..=0.0).contains(&f64::from(score)));
+                sum += f64::from(score);
+            }
+            let expected = sum / n as f64 * HORIZON as f64;
+            let given = estimate.estimate;
+            assert!((given - expected).abs() < 1e-5 * expected.abs(), "episode {index}: {given}, expected {expected}");
+            compared += 1;
+        }
+        assert!(compared > 15);
+    }
+}
