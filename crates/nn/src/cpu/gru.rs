@@ -216,15 +216,15 @@ fn cell_backward<T: Scalar>(
     let (mem_z, mem_n) = rest.split_at_mut(h);
     for i in 0..h {
         let d = carry[i].flush(T::NEGLIGIBLE); // it decays on the way back through time
-        let dz = d * (past[i] - n[i]) * z[i] * (T::ONE - z[i]);
-        let dn = d * (T::ONE - z[i]) * (T::ONE - n[i] * n[i]);
-        let dr = dn * candidate[i] * r[i] * (T::ONE - r[i]);
+        let dz = (d * (past[i] - n[i]) * z[i] * (T::ONE - z[i])).flush(T::NEGLIGIBLE);
+        let dn = (d * (T::ONE - z[i]) * (T::ONE - n[i] * n[i])).flush(T::NEGLIGIBLE);
+        let dr = (dn * candidate[i] * r[i] * (T::ONE - r[i])).flush(T::NEGLIGIBLE);
         in_r[i] = dr;
         in_z[i] = dz;
         in_n[i] = dn;
         mem_r[i] = dr;
         mem_z[i] = dz;
-        mem_n[i] = dn * r[i];
+        mem_n[i] = (dn * r[i]).flush(T::NEGLIGIBLE);
         carry[i] = d.fma(z[i], from_decoder[i]);
     }
 }
