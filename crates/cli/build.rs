@@ -1,4 +1,4 @@
-//! The binary shows its own symbols to the libraries that it opens: see `prudence_physics::bullet_symbols`.
+//! The binary exports its symbols to the libraries that it loads: see `prudence_physics::bullet_symbols`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

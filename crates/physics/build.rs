@@ -1,4 +1,4 @@
-//! Tests and examples show their own symbols to the libraries that they open: see `bullet_symbols`.
+//! Tests and examples export their symbols to the libraries that they load: see `bullet_symbols`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,8 +1,9 @@
-//! What a person at the command line can do about an error: the library states facts, flags and commands live here.
+//! What a user can do about an error. The libraries' errors state facts; only this module knows flags and commands.
 
-use prudence::{AgentError, Error, SafetyError, tasks};
+use prudence::{AgentError, EnvError, Error, SafetyError, tasks};
+use prudence_physics::engines::Error as EngineError;
 
-/// The remedy, where one is known.
+/// The remedy for an error, if there is one.
 pub fn of(error: &Error) -> Option<String> {
     match error {
         Error::In { source, .. } | Error::Training { source, .. } => of(source),
@@ -10,26 +11,39 @@ pub fn of(error: &Error) -> Option<String> {
             let names = tasks::names().collect::<Vec<_>>().join(", ");
             Some(format!("expected one of {names}, or the path of a task file"))
         }
-        Error::Env(prudence::EnvError::Missing(_)) => Some("run: prudence engines install".to_owned()),
+        Error::Env(EnvError::Missing(_)) | Error::Agent(AgentError::Env(EnvError::Missing(_))) => {
+            Some("run: prudence engines install".to_owned())
+        }
+        Error::Env(EnvError::NotReal { .. }) => {
+            Some("such domains can be simulated with `prudence rddl simulate`".to_owned())
+        }
+        Error::Engine(EngineError::NoWheel { requirement, .. }) => Some(format!(
+            "fetch it on a machine with network access:\npython3 -m pip download --no-deps --only-binary=:all: \
+             --python-version=3.11 --abi=cp311 --platform=manylinux_2_28_x86_64 --platform=manylinux2014_x86_64 \
+             {requirement}"
+        )),
+        Error::Engine(EngineError::Fetch { file, .. }) => Some(format!(
+            "without a network, put {file} into a folder DIR and run: prudence engines install --from DIR"
+        )),
         Error::Agent(AgentError::NoSafetyModel { .. }) => {
-            Some("pass --safety MODEL (made by `prudence fit`)".to_owned())
+            Some("pass --safety MODEL, a model from `prudence fit`".to_owned())
         }
         Error::Agent(AgentError::Diverged { .. }) => Some("try a smaller agent.learning_rate".to_owned()),
         Error::Agent(AgentError::Safety(error)) | Error::Safety(error) => of_safety(error),
         Error::Content { problem, .. } if problem.starts_with("no stored episodes") => {
-            Some("`prudence collect` makes some".to_owned())
+            Some("collect some with `prudence collect`".to_owned())
         }
-        Error::Stopped => Some("`prudence resume` continues from there".to_owned()),
+        Error::Stopped => Some("continue with `prudence resume`".to_owned()),
         _ => None,
     }
 }
 
 fn of_safety(error: &SafetyError) -> Option<String> {
     match error {
-        SafetyError::Dimensions { .. } => Some("fit a model on this task's episodes (`prudence fit`)".to_owned()),
+        SafetyError::Dimensions { .. } => Some("fit a model to episodes of this task with `prudence fit`".to_owned()),
         SafetyError::Diverged { .. } => Some("try a smaller safety.learning_rate".to_owned()),
         SafetyError::Data(problem) if problem.starts_with("no labelled episode") => {
-            Some("run `prudence label` first".to_owned())
+            Some("label some with `prudence label`".to_owned())
         }
         _ => None,
     }

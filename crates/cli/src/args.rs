@@ -1,4 +1,4 @@
-//! The command line.
+//! The arguments of the command line.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,11 @@ use prudence::Algorithm;
 
 /// Safe reinforcement learning when nobody can write the safety cost down.
 ///
-/// prudence takes trajectories with a bit (safe / unsafe), learns a recurrent safety model that spreads the blame over
-/// single steps, and trains an agent that earns as much reward as it can while a chosen share of its trajectories is safe.
+/// prudence learns a recurrent safety model from trajectories that are labelled safe or unsafe as a whole. The model
+/// attributes the label to single steps. With it, prudence trains agents that maximise the return while a required
+/// share of their trajectories is safe.
 #[derive(Parser)]
-#[command(version, max_term_width = 110, after_help = "First steps:\n  prudence run navigation\n  prudence tasks")]
+#[command(version, max_term_width = 80, after_help = "Examples:\n  prudence tasks\n  prudence run navigation")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -18,95 +19,107 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Everything: collect, label, fit, train, evaluate, report
+    /// Run the whole pipeline: collect, label, fit, train, evaluate, report
+    ///
+    /// Collects episodes with SAC, labels them by the task's rule, fits a safety model to them, trains agents with it,
+    /// tests the agents on the true rule, and writes a report. In each further round the agents' own episodes are
+    /// labelled too, the model is refitted and new agents are trained.
     #[command(after_help = "Examples:\n  prudence run navigation\n  prudence run navigation --algo all --seeds 10\n  \
         prudence run navigation --rounds 0 --set train.steps=20000")]
     Run(RunArgs),
-    /// The tasks, or one in full
-    #[command(after_help = "Example:\n  prudence tasks navigation")]
+    /// List tasks, or show one with all settings
+    #[command(after_help = "Examples:\n  prudence tasks\n  prudence tasks navigation")]
     Tasks(TasksArgs),
-    /// Let unconstrained SAC collect episodes, every one kept
+    /// Collect episodes with unconstrained SAC and store all of them
     #[command(after_help = "Example:\n  prudence collect navigation --steps 60000 --out episodes")]
     Collect(CollectArgs),
-    /// Label stored episodes: by the task's rule, by a rule of yours, or from a table
+    /// Label stored episodes by a rule or from a table
+    ///
+    /// Without --rule and --from, episodes are labelled by the rule of their task. New labels overrule those that
+    /// another rule or a table gave to the same episodes.
+    ///
+    /// A table is a CSV file with the header episode,start,end,safe,at, where start, end and at are optional.
     #[command(
         after_help = "Examples:\n  prudence label episodes\n  prudence label episodes --rule 'count(in_danger) <= 1'\n  \
-        prudence label episodes --from labels.csv      (header: episode,start,end,safe,at; start, end, at optional)"
+        prudence label episodes --from labels.csv"
     )]
     Label(LabelArgs),
-    /// Fit the safety model to labelled episodes, and say how good it is
+    /// Fit the safety model to labelled episodes and report its accuracy
     #[command(after_help = "Example:\n  prudence fit episodes --out model")]
     Fit(FitArgs),
-    /// Train one algorithm
-    #[command(
-        after_help = "Example:\n  prudence train navigation --algo safesac-h --safety model --data episodes --out agent"
-    )]
+    /// Train agents with one algorithm, or with all
+    #[command(after_help = "Examples:\n  prudence train navigation --algo sac --out agent\n  \
+        prudence train navigation --algo safesac-h --safety model \\\n    --data episodes --out agent")]
     Train(TrainArgs),
-    /// Go on exactly where a run stopped
+    /// Continue an interrupted run, training or collection
+    ///
+    /// The results have the same bits as those of a run that was not interrupted.
     #[command(after_help = "Example:\n  prudence resume runs/navigation-1")]
     Resume(ResumeArgs),
-    /// Test trained agents on the true rule, with intervals
+    /// Test trained agents on the true rule, with confidence intervals
     #[command(after_help = "Example:\n  prudence eval runs/navigation-1 --episodes 1000")]
     Eval(EvalArgs),
-    /// Draw the training curves of one or more runs
+    /// Plot the training curves of one or more runs
     #[command(after_help = "Example:\n  prudence plot runs/navigation-1 --out curves.svg")]
     Plot(PlotArgs),
-    /// One episode by given actions or a trained agent, written down or drawn
-    #[command(
-        after_help = "Examples:\n  prudence rollout navigation --actions a.csv --out steps.jsonl\n  prudence rollout --agent \
-        runs/hopper-1/round-2/safesac-h/seed-0 --render hop.gif\n\nThe action file is CSV without a header, one row a step, \
-        in the environment's units. An agent acts by its policy's mode; \
-        starts are other ones than `eval`'s. Pictures are blue while the rule is kept, and \
-        orange once it is broken."
-    )]
+    /// Record or draw one episode of given actions or of a trained agent
+    ///
+    /// Actions come from a CSV file without a header, with one row per step, in the environment's units. An agent takes
+    /// the mode of its policy; its starts differ from those of `eval`. In pictures the agent is blue while the rule is
+    /// kept and orange once it is violated.
+    #[command(after_help = "Examples:\n  prudence rollout navigation --actions a.csv --out steps.jsonl\n  \
+        prudence rollout --agent runs/hopper-1/round-2/safesac-h/seed-0 \\\n    --render hop.gif")]
     Rollout(RolloutArgs),
-    /// Install the physics engines that some tasks need, or say what is there
-    #[command(
-        after_help = "Examples:\n  prudence engines install\n  prudence engines install --from wheels    (a folder with \
-        the wheels, where there is no network)\n  prudence engines status\n\nEngines are kept in $PRUDENCE_ENGINES, else \
-        in the user's cache folder. pip is run by $PYTHON, else python3."
-    )]
+    /// Install the physics engines that some tasks need, or show their status
+    ///
+    /// The engines are kept in $PRUDENCE_ENGINES, by default in the user's cache folder. They are downloaded with the
+    /// pip of $PYTHON, by default python3.
+    #[command(after_help = "Examples:\n  prudence engines install\n  prudence engines install --from wheels\n  \
+        prudence engines status")]
     Engines(EnginesArgs),
-    /// Check or simulate RDDL texts
+    /// Check or simulate RDDL domains
     #[command(subcommand)]
+    #[command(after_help = "Examples:\n  prudence rddl check domain.rddl instance.rddl\n  \
+        prudence rddl simulate domain.rddl instance.rddl --steps 50")]
     Rddl(RddlCommand),
-    /// Measure speed
+    /// Measure the speed of updates, fitting, acting or an environment
     #[command(subcommand)]
+    #[command(after_help = "Examples:\n  prudence bench update\n  prudence bench env --task hvac")]
     Bench(BenchCommand),
-    /// Completions for your shell
+    /// Generate completions for a shell
     #[command(after_help = "Example:\n  prudence completions bash > /etc/bash_completion.d/prudence")]
     Completions {
-        /// Which shell
+        /// The shell to generate completions for
         shell: clap_complete::Shell,
     },
 }
 
-/// Settings over the task's own.
+/// Settings that override those of the task.
 #[derive(Args)]
 pub struct Settings {
-    /// Set a value, e.g. train.steps=1000 (repeatable; over --config)
+    /// Set a value, e.g. train.steps=1000 (repeatable; overrides --config)
     #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
     pub sets: Vec<String>,
-    /// A TOML file with settings over the task's own (repeatable)
+    /// A TOML file with settings that override the task's (repeatable)
     #[arg(long = "config", value_name = "FILE")]
     pub configs: Vec<PathBuf>,
 }
 
-/// How a command talks and works.
+/// Options of output and of threads.
 #[derive(Args)]
 pub struct Common {
-    /// Print the result as JSON on stdout
+    /// Print the result as JSON to stdout
     #[arg(long)]
     pub json: bool,
-    /// Say nothing on stderr but errors
+    /// Print only errors to stderr
     #[arg(long, short)]
     pub quiet: bool,
-    /// Threads: agents trained or tested at a time [default: the number of cores]
+    /// How many agents are trained or tested in parallel [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
 }
 
-/// An algorithm's name.
+/// The name of an algorithm, or `all`.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum AlgoName {
     Sac,
@@ -117,7 +130,7 @@ pub enum AlgoName {
 }
 
 impl AlgoName {
-    /// The algorithms meant.
+    /// The algorithms that the name stands for.
     pub fn algorithms(self) -> Vec<Algorithm> {
         match self {
             Self::Sac => vec![Algorithm::Sac],
@@ -131,24 +144,24 @@ impl AlgoName {
 
 #[derive(Args)]
 pub struct RunArgs {
-    /// A task's name or the path of a task file
+    /// The name of a task or the path of a task file
     pub task: String,
-    /// The run's folder; must not exist [default: runs/TASK-N, the next free N]
+    /// The folder of the run; must not exist [default: runs/TASK-N, with the next free N]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Algorithms to train and test, with commas between [default: the task's: sac,safesac-h]
+    /// Algorithms to train and test, separated by commas [default: the task's, sac,safesac-h]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub algo: Vec<AlgoName>,
-    /// Seeds an algorithm
+    /// Seeds per algorithm
     #[arg(long, value_name = "K")]
     pub seeds: Option<u64>,
     /// The first seed
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// Test episodes a seed
+    /// Test episodes per seed
     #[arg(long, value_name = "N")]
     pub episodes: Option<u64>,
-    /// Repetitions with the safe agents' own episodes; 0 is the paper's recipe
+    /// Further rounds with the agents' own episodes; 0 is the paper's recipe
     #[arg(long, value_name = "R")]
     pub rounds: Option<usize>,
     #[command(flatten)]
@@ -159,7 +172,7 @@ pub struct RunArgs {
 
 #[derive(Args)]
 pub struct TasksArgs {
-    /// One task, in full
+    /// The task to show; without it, all tasks are listed
     pub task: Option<String>,
     /// Print as JSON
     #[arg(long)]
@@ -168,15 +181,15 @@ pub struct TasksArgs {
 
 #[derive(Args)]
 pub struct CollectArgs {
-    /// A task's name or the path of a task file
+    /// The name of a task or the path of a task file
     pub task: String,
     /// Environment steps [default: the task's]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
-    /// Where to; must not exist
+    /// The folder for the episodes; must not exist
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Collectors
+    /// The number of collectors, each with its own seed
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub seeds: u64,
     /// The first seed
@@ -192,16 +205,16 @@ pub struct CollectArgs {
 pub struct LabelArgs {
     /// A folder of stored episodes
     pub dir: PathBuf,
-    /// Label by this task's rule [default: the task the episodes are from]
+    /// Label by the rule of this task [default: the task of the episodes]
     #[arg(long, conflicts_with_all = ["rule", "from"])]
     pub task: Option<String>,
     /// Label by this rule
     #[arg(long, value_name = "EXPR", conflicts_with = "from")]
     pub rule: Option<String>,
-    /// Take labels from a table
+    /// Take the labels from this table
     #[arg(long, value_name = "FILE.csv")]
     pub from: Option<PathBuf>,
-    /// The seed of the segments that start later
+    /// The seed for drawing the segments that start later
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
     #[command(flatten)]
@@ -215,13 +228,13 @@ pub struct FitArgs {
     /// Folders of labelled episodes
     #[arg(required = true)]
     pub dirs: Vec<PathBuf>,
-    /// The model's folder; must not exist
+    /// The folder for the model; must not exist
     #[arg(long, value_name = "MODEL")]
     pub out: PathBuf,
-    /// The task [default: the one the episodes are from]
+    /// The task [default: the task of the episodes]
     #[arg(long)]
     pub task: Option<String>,
-    /// The seed of split, initial weights and batches
+    /// The seed of the train/held-out split, the initial weights and the batches
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
     #[command(flatten)]
@@ -232,24 +245,24 @@ pub struct FitArgs {
 
 #[derive(Args)]
 pub struct TrainArgs {
-    /// A task's name or the path of a task file
+    /// The name of a task or the path of a task file
     pub task: String,
-    /// The algorithm
+    /// The algorithm to train
     #[arg(long)]
     pub algo: AlgoName,
-    /// The safety model (all but sac need it)
+    /// The safety model, as a folder or file; all algorithms but sac need it
     #[arg(long, value_name = "MODEL")]
     pub safety: Option<PathBuf>,
-    /// Stored episodes to start from, enriched by the safety model (repeatable)
+    /// Stored episodes for the replay buffer, scored by the safety model (repeatable)
     #[arg(long, value_name = "DIR")]
     pub data: Vec<PathBuf>,
-    /// Seeds
+    /// The number of seeds
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub seeds: u64,
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
-    /// The run's folder; must not exist
+    /// The folder of the training; must not exist
     #[arg(long, value_name = "RUN")]
     pub out: PathBuf,
     #[command(flatten)]
@@ -270,25 +283,25 @@ pub struct ResumeArgs {
 pub struct EvalArgs {
     /// The folder of a run or a training
     pub run: PathBuf,
-    /// Test episodes a seed
+    /// Test episodes per seed
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub episodes: u64,
-    /// Draw actions from the policy instead of taking its mode
+    /// Sample actions from the policy instead of taking its mode
     #[arg(long)]
     pub sampled: bool,
-    /// Start the test episodes elsewhere: number of the first one
+    /// The number of the first test episode, which determines the starts
     #[arg(long, value_name = "I", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1 << 40))]
     pub first: u64,
     #[command(flatten)]
     pub common: Common,
 }
 
-/// What to draw.
+/// A figure to draw.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum FigureName {
-    /// Return and safe share over steps
+    /// Return and safe share over environment steps
     LearningCurves,
-    /// Lambda over steps
+    /// The multiplier lambda over environment steps
     Multiplier,
 }
 
@@ -300,32 +313,32 @@ pub struct PlotArgs {
     /// The file to write
     #[arg(long, value_name = "FILE.svg")]
     pub out: PathBuf,
-    /// What to draw
+    /// The figure to draw
     #[arg(long, default_value = "learning-curves")]
     pub figure: FigureName,
 }
 
 #[derive(Args)]
 pub struct RolloutArgs {
-    /// A task's name or the path of a task file
+    /// The name of a task or the path of a task file
     #[arg(required_unless_present = "agent", requires = "actions")]
     pub task: Option<String>,
-    /// CSV without a header, one row a step
+    /// The actions: CSV without a header, one row per step
     #[arg(long, value_name = "FILE.csv", requires = "task")]
     pub actions: Option<PathBuf>,
-    /// A trained agent's folder, RUN/round-R/ALGO/seed-S: it acts, in its run's environment
+    /// The folder of a trained agent, RUN/round-R/ALGO/seed-S, which acts in the environment of its run
     #[arg(long, value_name = "DIR", conflicts_with_all = ["task", "actions", "state", "configs", "sets"])]
     pub agent: Option<PathBuf>,
-    /// The seed of the start and the noise
+    /// The seed of the start and of the noise
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
     /// A JSON file with the state to start from
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
-    /// The file to write, one JSON object a line; must not exist
+    /// The file to write, one JSON object per line; must not exist
     #[arg(long, value_name = "FILE.jsonl", required_unless_present = "render")]
     pub out: Option<PathBuf>,
-    /// Draw the episode: a moving picture, or a sheet of its frames; must not exist
+    /// The picture to write, an animation or a sheet of frames; must not exist
     #[arg(long, value_name = "FILE.gif|.png")]
     pub render: Option<PathBuf>,
     #[command(flatten)]
@@ -344,20 +357,20 @@ pub struct EnginesArgs {
 
 #[derive(Subcommand)]
 pub enum EnginesCommand {
-    /// Fetch, check and unpack what is missing
+    /// Download, verify and unpack what is missing
     #[command(after_help = "Example:\n  prudence engines install")]
     Install {
-        /// A folder with the wheels, instead of the network
+        /// Take the wheels from this folder instead of downloading them
         #[arg(long, value_name = "DIR")]
         from: Option<PathBuf>,
-        /// Print what is there afterwards as JSON
+        /// Print the resulting status as JSON
         #[arg(long)]
         json: bool,
-        /// Say nothing on stderr but errors
+        /// Print only errors to stderr
         #[arg(long, short)]
         quiet: bool,
     },
-    /// What is there, where, and what is missing and why (the default)
+    /// Show what is installed, where, and what is missing (the default)
     #[command(after_help = "Example:\n  prudence engines status --json")]
     Status {
         /// Print as JSON
@@ -368,88 +381,87 @@ pub enum EnginesCommand {
 
 #[derive(Subcommand)]
 pub enum RddlCommand {
-    /// Read, check and compile a domain and an instance; print what they hold
+    /// Check a domain and an instance, and print a summary
     #[command(after_help = "Example:\n  prudence rddl check domain.rddl instance.rddl")]
     Check {
-        /// Files with a domain, an instance and, there or apart, its non-fluents; in any order
+        /// Files with a domain, an instance and its non-fluents, in any order
         #[arg(required = true, value_name = "FILE.rddl")]
         files: Vec<PathBuf>,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Step a domain and write every step down
-    #[command(
-        after_help = "Example:\n  prudence rddl simulate domain.rddl instance.rddl --actions a.jsonl\n\nThe action file has \
-        one JSON object a step, with the actions that differ from their defaults: {\"move___x\": 0.5}"
-    )]
+    /// Simulate a domain and write every step as JSON
+    ///
+    /// The action file has one JSON object per step, with the actions that differ from their defaults, such as
+    /// {"move___x": 0.5}.
+    #[command(after_help = "Examples:\n  prudence rddl simulate domain.rddl instance.rddl --steps 50\n  \
+        prudence rddl simulate domain.rddl instance.rddl --actions a.jsonl")]
     Simulate(SimulateArgs),
 }
 
 #[derive(Args)]
 pub struct SimulateArgs {
-    /// Files with a domain, an instance and, there or apart, its non-fluents; in any order
+    /// Files with a domain, an instance and its non-fluents, in any order
     #[arg(required = true, value_name = "FILE.rddl")]
     pub files: Vec<PathBuf>,
-    /// How many steps [default: as many as there are actions, else the horizon, else 100]
+    /// The number of steps [default: that of the actions, otherwise the horizon, otherwise 100]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
-    /// The seed of all draws
+    /// The seed of all random draws
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
-    /// One JSON object a step, ground names to values; without it every action has its default
+    /// The actions: one JSON object per step, from ground names to values [default: the actions' defaults]
     #[arg(long, value_name = "FILE.jsonl")]
     pub actions: Option<PathBuf>,
-    /// Take every draw by its key from this list of uniform numbers, one a line
+    /// Take every draw, by its key, from this list of uniform numbers, one per line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "no_noise"])]
     pub uniforms: Option<PathBuf>,
-    /// Every Normal gives its mean; refused for domains with other distributions
+    /// Replace every Normal by its mean; an error for domains with other distributions
     #[arg(long, conflicts_with = "seed")]
     pub no_noise: bool,
-    /// The file to write, one JSON object a line; must not exist [default: stdout]
+    /// The file to write, one JSON object per line; must not exist [default: stdout]
     #[arg(long, value_name = "FILE.jsonl")]
     pub out: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 pub enum BenchCommand {
-    /// One update (observation 17, action 6, h 64)
+    /// One update of an algorithm (observation 17, action 6, hidden state 64)
     #[command(after_help = "Example:\n  prudence bench update --hidden 256 --batch 256")]
     Update {
-        /// The algorithm
+        /// The algorithm to update
         #[arg(long, default_value = "safesac-h")]
         algo: AlgoName,
-        /// Units in both hidden layers
+        /// Units per hidden layer
         #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=8192))]
         hidden: u64,
-        /// Transitions
+        /// Transitions per batch
         #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65536))]
         batch: u64,
-        /// Threads, each with agents of its own
+        /// Threads, each with its own agents
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
         threads: u64,
-        /// Agents a thread
+        /// Agents per thread
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
         population: u64,
-        /// Print as JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        measure: Measure,
     },
-    /// One step of a task's environment, under random actions
+    /// One step of a task's environment, with random actions
     #[command(after_help = "Example:\n  prudence bench env --task hvac")]
     Env {
-        /// The task: a name or a task file
+        /// The name of a task or the path of a task file
         #[arg(long, default_value = "navigation")]
         task: String,
-        /// Set a value, e.g. env.noise=false (repeatable; over --config)
+        /// Set a value, e.g. env.noise=false (repeatable; overrides --config)
         #[arg(long, value_name = "SECTION.KEY=VALUE")]
         set: Vec<String>,
-        /// A TOML file with settings over the task's own (repeatable)
+        /// A TOML file with settings that override the task's (repeatable)
         #[arg(long, value_name = "FILE")]
         config: Vec<PathBuf>,
-        /// Print as JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        measure: Measure,
     },
     /// One step of fitting a safety model
     #[command(after_help = "Example:\n  prudence bench fit --batch 32 --steps 1000 --observation 17 --action 6")]
@@ -460,27 +472,44 @@ pub enum BenchCommand {
         /// Steps of each segment
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
         steps: u64,
-        /// Numbers of an observation
+        /// Dimensions of the observation
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=65536))]
         observation: u64,
-        /// Numbers of an action
+        /// Dimensions of the action
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=65536))]
         action: u64,
-        /// Print as JSON
-        #[arg(long)]
-        json: bool,
+        /// Steps of the fit before the measurement starts
+        #[arg(long, default_value_t = 3)]
+        warm_steps: u64,
+        #[command(flatten)]
+        measure: Measure,
     },
-    /// One step of acting: the policy and the safety model at a batch of one
+    /// One step of acting: the policy and the safety model for a single observation
     #[command(after_help = "Example:\n  prudence bench act --hidden 256")]
     Act {
-        /// Units in both hidden layers of the policy
+        /// Units per hidden layer of the policy
         #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=8192))]
         hidden: u64,
-        /// Members of the safety model's ensemble
+        /// Members in the ensemble of safety models
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=63))]
         ensemble: u64,
-        /// Print as JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        measure: Measure,
     },
+}
+
+/// How a benchmark measures and prints.
+#[derive(Args)]
+pub struct Measure {
+    /// Seconds to measure for, about
+    #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = positive)]
+    pub seconds: f64,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|x: &f64| *x > 0.0 && x.is_finite());
+    number.ok_or_else(|| "expected a number above 0".to_owned())
 }

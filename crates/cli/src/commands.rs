@@ -1,4 +1,4 @@
-//! One function per command: arguments in, the library called, its result printed.
+//! One function per command, which calls the library and prints the result.
 
 mod bench;
 mod engines;
@@ -25,7 +25,7 @@ fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A plain table: headings, then rows.
+/// Prints a plain table with headings.
 fn print_table(headings: &[&str], rows: Vec<Vec<String>>) {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_header(headings.iter());
@@ -33,11 +33,11 @@ fn print_table(headings: &[&str], rows: Vec<Vec<String>>) {
     println!("{table}");
 }
 
-/// Refuses to write where something exists.
+/// Returns an error if the output of an option already exists.
 fn refuse_existing(option: &str, out: &Path) -> anyhow::Result<()> {
     if out.exists() {
-        let remedy = if out.is_dir() { "folder, or continue with `prudence resume` if it is a run's" } else { "name" };
-        bail!("{option} {}: exists already; choose another {remedy}", out.display());
+        let remedy = if out.is_dir() { "folder, or continue a run with `prudence resume`" } else { "name" };
+        bail!("{option} {}: already exists; choose another {remedy}", out.display());
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
-//! The binary `prudence`: parse, run, exit code.
+//! The binary `prudence`: parses arguments, runs the command and sets the exit code.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-/// std's, but for a reader that went away: `prudence tasks | head` ends there.
+/// Like std's, but exits quietly if the reader of a pipe has closed it, as in `prudence tasks | head`.
 macro_rules! println {
     ($($text:tt)*) => { $crate::print(format_args!("{}\n", format_args!($($text)*))) };
 }
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Some errors include their cause.
+            // Some errors already include their cause.
             let message = error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |message, cause| {
                 if message.contains(&cause) { message } else { format!("{message}: {cause}") }
             });
@@ -41,13 +42,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// To stdout.
+/// Prints to stdout.
 fn print(text: std::fmt::Arguments<'_>) {
     if let Err(error) = std::io::stdout().lock().write_fmt(text) {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             std::process::exit(0);
         }
-        eprintln!("error: stdout: {error}");
+        eprintln!("error: cannot write to stdout: {error}");
         std::process::exit(1);
     }
 }

@@ -1,11 +1,11 @@
-//! Progress on stderr, and only where a person is watching.
+//! Progress bars on stderr, if it is a terminal.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// The bars of one command.
+/// The progress bars of a command.
 #[derive(Clone)]
 pub struct Bars {
     bars: MultiProgress,
@@ -13,7 +13,7 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// Bars if stderr is a terminal and nobody asked for quiet.
+    /// Creates bars, which are visible if stderr is a terminal and `quiet` is not set.
     pub fn new(quiet: bool) -> Self {
         let visible = !quiet && std::io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -39,7 +39,7 @@ impl prudence::Progress for Bars {
     }
 }
 
-/// One bar; it disappears when its work is over.
+/// A progress bar, which is removed when it is dropped.
 struct Bar(ProgressBar);
 
 impl prudence::Bar for Bar {
@@ -58,16 +58,16 @@ impl Drop for Bar {
     }
 }
 
-/// A session that shows its progress. From now on the first Ctrl-C lets training reach a checkpoint, and the second ends
-/// at once.
+/// Creates a session that shows its progress, and handles Ctrl-C: the first one stops training at the next checkpoint,
+/// the second one exits at once.
 pub fn session(threads: Option<u16>, quiet: bool) -> anyhow::Result<prudence::Session> {
     let session = prudence::Session::new(threads.map_or(0, usize::from))?.with_progress(Arc::new(Bars::new(quiet)));
-    let asked = session.clone();
+    let interrupted = session.clone();
     ctrlc::set_handler(move || {
-        if asked.stopping() {
+        if interrupted.stopping() {
             std::process::exit(130);
         }
-        asked.stop();
+        interrupted.stop();
         eprintln!("stopping at the next checkpoint; press Ctrl-C again to stop at once");
     })?;
     Ok(session)

@@ -1,5 +1,4 @@
-//! Bad input: exit code 2, a message that names what is wrong and what would be accepted, nothing written.
-#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
+//! Invalid input gives exit code 2, a message that says what is wrong and what would be accepted, and no files.
 
 mod common;
 
@@ -12,7 +11,7 @@ fn is_empty(dir: &Path) -> bool {
 }
 
 #[test]
-fn wrong_words_are_refused_and_nothing_is_written() {
+fn invalid_arguments_are_rejected_and_nothing_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let o = text(&out);
@@ -22,7 +21,7 @@ fn wrong_words_are_refused_and_nothing_is_written() {
         prudence(&args)
     };
     refused(prudence(&["run", "navigatoin", "--out", o]), &["navigatoin", "navigation"]);
-    refused(run(&["--set", "agent.hiden=[8]"]), &["--set agent.hiden", "hiden", "hidden"]);
+    refused(run(&["--set", "agent.hiden=[8]"]), &["setting agent.hiden", "hidden"]);
     refused(run(&["--set", "trian.steps=5"]), &["trian", "train"]);
     refused(run(&["--set", "train.steps=many"]), &["train.steps=many", "a whole number"]);
     refused(run(&["--set", "train.steps=-3"]), &["train.steps=-3"]);
@@ -63,7 +62,7 @@ fn wrong_words_are_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn an_existing_out_is_refused_and_left_alone() {
+fn an_existing_output_folder_is_rejected_and_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("mine");
     std::fs::create_dir(&out).unwrap();
@@ -75,7 +74,7 @@ fn an_existing_out_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_rollout_with_bad_files_says_where() {
+fn errors_in_the_files_of_a_rollout_name_the_place() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = dir.path().join(name);
@@ -103,7 +102,7 @@ fn a_rollout_with_bad_files_says_where() {
 }
 
 #[test]
-fn a_model_of_other_dimensions_and_a_damaged_one_are_refused() {
+fn a_model_with_wrong_dimensions_or_a_damaged_one_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let (_, model) = prepared(dir.path());
     let file = model.join("model.safetensors");
@@ -112,7 +111,7 @@ fn a_model_of_other_dimensions_and_a_damaged_one_are_refused() {
     let train =
         || small(&["train", "navigation", "--algo", "safesac-h", "--safety", text(&file), "--out", text(&out)], &[]);
 
-    // The header says the sizes; the same length keeps the offsets right.
+    // The header has the sizes; a header of the same length keeps the offsets right.
     let place = bytes.windows(17).position(|w| w == b"\"observation\":\"2\"").unwrap();
     let mut other = bytes.clone();
     other[place + 15] = b'3';

@@ -1,5 +1,4 @@
-//! Bullet's tasks.
-#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
+//! The tasks on Bullet.
 
 mod common;
 
@@ -13,7 +12,7 @@ fn install() {
 }
 
 #[test]
-fn an_absent_engine_is_told_with_the_command_to_run() {
+fn a_missing_engine_is_reported_with_the_command_that_installs_it() {
     let dir = tempfile::tempdir().unwrap();
     let bare = |args: &[&str]| {
         let mut command = prudence(args);
@@ -33,7 +32,7 @@ fn an_absent_engine_is_told_with_the_command_to_run() {
 }
 
 #[test]
-fn a_wrong_variant_is_told_with_those_there_are() {
+fn an_unknown_variant_is_rejected_with_the_accepted_ones() {
     refused(
         prudence(&["rollout", "car-run", "--actions", "x.csv", "--out", "x.jsonl", "--set", "env.variant=\"pypi\""]),
         &["env", "variant", "pypi", "`original`", "`pypi-1.4`"],
@@ -41,7 +40,7 @@ fn a_wrong_variant_is_told_with_those_there_are() {
 }
 
 #[test]
-fn a_rollout_goes_to_the_variants_end_and_repeats_itself() {
+fn a_rollout_lasts_for_the_variants_horizon_and_is_reproducible() {
     install();
     let dir = tempfile::tempdir().unwrap();
     let actions = dir.path().join("a.csv");

@@ -1,5 +1,4 @@
 //! Every command does what its help says.
-#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
 
 mod common;
 
@@ -11,11 +10,11 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn the_stages_work_one_by_one() {
+fn the_stages_work_one_after_another() {
     let dir = tempfile::tempdir().unwrap();
     let (episodes, model) = prepared(dir.path());
     let again = json(&succeed(small(&["label", text(&episodes), "--json"], &[])));
-    assert_eq!(again["episodes"], 0, "labelling again labels nothing twice");
+    assert_eq!(again["episodes"], 0, "labelling again adds no labels");
     let other = json(&succeed(prudence(&["label", text(&episodes), "--rule", "distance < 100", "--json"])));
     assert_eq!((&other["episodes"], &other["safe"]), (&200.into(), &200.into()));
 
@@ -38,12 +37,12 @@ fn the_stages_work_one_by_one() {
     assert_eq!((&results[0]["algo"], &results[0]["episodes"]), (&"safesac-h".into(), &7.into()));
     let svg = dir.path().join("curves.svg");
     succeed(prudence(&["plot", text(&agent), "--out", text(&svg)]));
-    refused(prudence(&["plot", text(&agent), "--out", text(&svg)]), &["exists already"]);
+    refused(prudence(&["plot", text(&agent), "--out", text(&svg)]), &["already exists"]);
     assert!(std::fs::read_to_string(&svg).unwrap().contains("<svg"));
 }
 
 #[test]
-fn labels_from_a_table_count() {
+fn labels_are_read_from_a_table() {
     let dir = tempfile::tempdir().unwrap();
     let (episodes, table) = (dir.path().join("episodes"), dir.path().join("labels.csv"));
     succeed(small(
@@ -51,8 +50,8 @@ fn labels_from_a_table_count() {
         &["collect.steps=400", "train.random_steps=200"],
     ));
     std::fs::write(&table, "episode,safe\n0,safe\n1,unsafe\n2,1\n").unwrap();
-    let told = json(&succeed(prudence(&["label", text(&episodes), "--from", text(&table), "--json"])));
-    assert_eq!((&told["episodes"], &told["safe"]), (&3.into(), &2.into()));
+    let labelled = json(&succeed(prudence(&["label", text(&episodes), "--from", text(&table), "--json"])));
+    assert_eq!((&labelled["episodes"], &labelled["safe"]), (&3.into(), &2.into()));
 }
 
 #[test]
@@ -75,7 +74,7 @@ fn a_rollout_writes_every_step() {
     ];
     succeed(prudence(&args));
     let lines: Vec<Value> = std::fs::read_to_string(&out).unwrap().lines().map(json).collect();
-    assert_eq!(lines.len(), 21, "the start and twenty steps: the horizon ends it");
+    assert_eq!(lines.len(), 21, "the initial state and twenty steps up to the horizon");
     assert_eq!(lines[0], serde_json::json!({"t": 0, "observation": [2.0, 1.5]}));
     assert_eq!(lines[1]["observation"], serde_json::json!([3.0, 2.5]));
     assert_eq!(lines[1]["reward"], -(6.0f64.powi(2) + 7.5f64.powi(2)).sqrt());
@@ -85,7 +84,7 @@ fn a_rollout_writes_every_step() {
 }
 
 #[test]
-fn tasks_benchmarks_and_completions_print() {
+fn tasks_benchmarks_and_completions_are_printed() {
     assert!(succeed(prudence(&["tasks"])).contains("navigation"));
     assert!(succeed(prudence(&["tasks", "navigation"])).contains("in_danger"));
     assert!(succeed(prudence(&["completions", "bash"])).contains("prudence"));

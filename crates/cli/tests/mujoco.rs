@@ -1,5 +1,4 @@
-//! MuJoCo's tasks and the command that installs their engine.
-#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
+//! The tasks on MuJoCo, and the command that installs the engines.
 
 mod common;
 
@@ -15,7 +14,7 @@ fn install() -> Value {
     serde_json::from_str(&succeed(prudence(&["engines", "install", "--json"]))).unwrap()
 }
 
-/// With a cache of engines that is empty.
+/// A command with an empty cache of engines.
 fn bare(dir: &Path, args: &[&str]) -> Command {
     let mut command = prudence(args);
     command.env("PRUDENCE_ENGINES", dir.join("engines"));
@@ -27,7 +26,7 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn an_absent_engine_is_told_with_the_command_to_run() {
+fn a_missing_engine_is_reported_with_the_command_that_installs_it() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     for task in TASKS {
@@ -39,7 +38,10 @@ fn an_absent_engine_is_told_with_the_command_to_run() {
     assert!(succeed(bare(dir.path(), &["tasks"])).contains("half-cheetah"));
     assert!(succeed(bare(dir.path(), &["engines"])).contains("libmujoco.so.3.3.7  missing"));
     let nowhere = dir.path().join("nowhere");
-    refused(bare(dir.path(), &["engines", "install", "--from", text(&nowhere)]), &["nowhere", "mujoco-3.3.7-cp311"]);
+    refused(
+        bare(dir.path(), &["engines", "install", "--from", text(&nowhere)]),
+        &["nowhere", "mujoco-3.3.7-cp311", "pip download"],
+    );
     let mut no_python = bare(dir.path(), &["engines", "install"]);
     let output = run({
         no_python.env("PYTHON", "/no/such/python");
@@ -50,7 +52,7 @@ fn an_absent_engine_is_told_with_the_command_to_run() {
 }
 
 #[test]
-fn an_installed_engine_is_told_with_its_version_and_path() {
+fn the_status_of_an_installed_engine_has_its_version_and_path() {
     let status = install();
     assert_eq!((&status[0]["version"], &status[0]["installed"]), (&json!("3.3.7"), &json!(true)));
     assert!(Path::new(status[0]["path"].as_str().unwrap()).join("libmujoco.so.3.3.7").is_file());
@@ -58,7 +60,7 @@ fn an_installed_engine_is_told_with_its_version_and_path() {
 }
 
 #[test]
-fn a_rollout_starts_from_the_state_given() {
+fn a_rollout_starts_from_the_given_state() {
     install();
     let dir = tempfile::tempdir().unwrap();
     let (actions, state, out) = (dir.path().join("a.csv"), dir.path().join("s.json"), dir.path().join("o.jsonl"));
@@ -72,7 +74,7 @@ fn a_rollout_starts_from_the_state_given() {
     let lines = lines(&out);
     assert_eq!(lines.len(), 21);
     let start = json!([1.3, 0.05, -0.1, -0.1, 0.1, 0.5, 0.0, 0.0, 10.0, 0.0, 0.0]);
-    assert_eq!(lines[0]["observation"], start, "without the distance, velocities clipped to 10");
+    assert_eq!(lines[0]["observation"], start, "the observation omits the distance and clips velocities to 10");
     let at = |line: &Value, key: &str, i: usize| line["state"][key][i].as_f64().unwrap();
     let moved = (at(&lines[2], "qpos", 0) - at(&lines[1], "qpos", 0)) / 0.008;
     assert!((lines[2]["signals"]["x_velocity"].as_f64().unwrap() - moved).abs() < 1e-12);
@@ -98,14 +100,15 @@ fn a_fatal_error_in_the_engine_prints_its_text_and_exits_with_1() {
     std::fs::write(&actions, "1,-1,1\n".repeat(900)).unwrap();
     let path = Path::new(status[0]["path"].as_str().unwrap()).join("hopper.xml");
     let good = std::fs::read_to_string(path).unwrap();
-    // Room for the solver at the start, but not with every joint at its limit: nothing that shows before the call.
+    // Enough memory for the solver at the start but not with every joint at its limit, so that the engine fails in a
+    // step.
     let little = "<option><flag contact=\"disable\"/></option><size memory=\"3200\"/></mujoco>";
     std::fs::write(&model, good.replace("</mujoco>", little)).unwrap();
     let xml = format!("env.xml_file={}", text(&model));
     let output = run(prudence(&["rollout", "hopper", "--actions", text(&actions), "--set", &xml, "--out", text(&out)]));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.starts_with("error: MuJoCo: "), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.starts_with("error: MuJoCo: "), "{message}");
     assert!(!out.exists());
 }
 
@@ -127,7 +130,7 @@ fn the_whole_pipeline_runs_on_each_task() {
 }
 
 #[test]
-fn an_episode_is_drawn_or_it_is_said_why_not() {
+fn an_episode_is_drawn_or_the_error_says_why_not() {
     install();
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name);
@@ -136,7 +139,7 @@ fn an_episode_is_drawn_or_it_is_said_why_not() {
     let draw = |task: &str, to: &Path| prudence(&["rollout", task, "--actions", text(&three), "--render", text(to)]);
     succeed(draw("hopper", &sheet));
     assert!(std::fs::read(&sheet).unwrap().starts_with(b"\x89PNG"));
-    refused(draw("hopper", &sheet), &["--render", "sheet.png", "exists already"]);
+    refused(draw("hopper", &sheet), &["--render", "sheet.png", "already exists"]);
     refused(draw("hopper", &file("film.bmp")), &["film.bmp", ".gif or .png"]);
     refused(draw("hvac", &file("film.gif")), &["hvac", "nothing to draw"]);
     refused(prudence(&["rollout", "hopper", "--actions", text(&three)]), &["--out"]);

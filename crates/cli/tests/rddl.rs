@@ -1,5 +1,4 @@
-//! `prudence rddl`: what it prints, and that bad input is refused with its place.
-#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
+//! The command `prudence rddl`: its output, and that errors name the place.
 
 mod common;
 
@@ -36,7 +35,7 @@ const INSTANCE: &str =
     "instance short { domain = walk; objects { side : {left, right}; }; non-fluents { WIND = 0.25; };
     init-state { x(left) = -0.5; }; horizon = 20; discount = 0.9; }";
 
-/// The two texts in a folder.
+/// Writes the two texts to a folder.
 fn write(dir: &Path, domain: &str) -> (PathBuf, PathBuf) {
     let paths = (dir.join("walk.rddl"), dir.join("short.rddl"));
     std::fs::write(&paths.0, domain).unwrap();
@@ -49,7 +48,7 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn check_says_what_the_texts_hold() {
+fn check_prints_a_summary_of_the_texts() {
     let dir = tempfile::tempdir().unwrap();
     let (domain, instance) = write(dir.path(), DOMAIN);
     let shown = succeed(prudence(&["rddl", "check", text(&instance), text(&domain)]));
@@ -62,7 +61,7 @@ fn check_says_what_the_texts_hold() {
 }
 
 #[test]
-fn simulate_writes_every_step_and_stops_where_the_episode_ends() {
+fn simulate_writes_every_step_until_the_episode_ends() {
     let dir = tempfile::tempdir().unwrap();
     let (domain, instance) = write(dir.path(), DOMAIN);
     let (d, i) = (text(&domain), text(&instance));
@@ -93,7 +92,7 @@ fn simulate_writes_every_step_and_stops_where_the_episode_ends() {
 }
 
 #[test]
-fn bad_texts_are_refused_with_their_place_and_nothing_is_written() {
+fn invalid_texts_are_rejected_with_the_place_and_nothing_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out.jsonl");
     let bad = |from: &str, to: &str, words: &[&str]| {
@@ -105,7 +104,7 @@ fn bad_texts_are_refused_with_their_place_and_nothing_is_written() {
     bad("x(?s) + push(?s)", "x(?s, ?s) + push(?s)", &["walk.rddl:15:18", "`x` has 1 parameter, 2 given", "^^^"]);
     bad("n' = n + 1", "n' = seen", &["walk.rddl:16:14", "the next state cannot depend on `seen` (observ-fluent)"]);
     bad("far = ", "far = far ^ ", &["walk.rddl:14:15", "a cycle between cpfs: far <- far"]);
-    bad("mood' = turn", "mood' = 3", &["walk.rddl:17:17", "expected a value of type mood, this is int"]);
+    bad("mood' = turn", "mood' = 3", &["walk.rddl:17:17", "expected a value of type mood, found int"]);
     bad("push(?s) + Normal", "psh(?s) + Normal", &["walk.rddl:15:26", "did you mean `push`?"]);
     bad("push(?s) <= 1", "push(?s) <= -2", &["`push` has no value within its bounds -1 and -2"]);
 

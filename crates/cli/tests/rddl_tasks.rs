@@ -1,5 +1,4 @@
-//! A user's own RDDL domain: run from a task file, or refused in clear words with nothing written.
-#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
+//! Tasks with a user's RDDL domain: they run from a task file, or are rejected with a clear error and no files.
 
 mod common;
 
@@ -31,7 +30,7 @@ instance tanks { domain = tank; non-fluents = two; init-state { level(left) = 0.
 const TASK: &str = "name = \"tank\"\nsummary = \"two tanks\"\nrule = \"count(low) <= 2\"\ntarget = 0.9\n
 [env]\nkind = \"rddl\"\ndomain = \"tank.rddl\"\ninstance = \"tank-instance.rddl\"\n";
 
-/// The three files, with words of the domain replaced.
+/// Writes the three files, with some words of the domain replaced.
 fn write(dir: &Path, words: &[(&str, &str)]) {
     let domain = words.iter().fold(DOMAIN.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "`{from}` is not in the domain");
@@ -43,7 +42,7 @@ fn write(dir: &Path, words: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_domain_of_the_users_own_runs_from_a_task_file() {
+fn a_users_domain_runs_from_a_task_file() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &[]);
     let task = dir.path().join("task.toml");
@@ -52,7 +51,7 @@ fn a_domain_of_the_users_own_runs_from_a_task_file() {
     let args = ["run", text(&task), "--out", text(&out), "--seeds", "1", "--rounds", "0", "--episodes", "5", "--quiet"];
     succeed(small(&args, &[]));
     assert!(out.join("report.html").is_file());
-    // The folder has its own texts: what becomes of the user's does not matter.
+    // The run's folder has copies of the texts, so the user's files no longer matter.
     std::fs::write(dir.path().join("tank.rddl"), "changed").unwrap();
     let moved = dir.path().join("moved");
     std::fs::rename(&out, &moved).unwrap();
@@ -61,7 +60,7 @@ fn a_domain_of_the_users_own_runs_from_a_task_file() {
 }
 
 #[test]
-fn a_text_in_one_file_and_a_path_by_set_are_tasks_too() {
+fn domain_and_instance_may_share_a_file_and_be_given_by_set() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &[]);
     std::fs::write(dir.path().join("all.rddl"), format!("{DOMAIN}{INSTANCE}")).unwrap();
@@ -77,7 +76,7 @@ fn a_text_in_one_file_and_a_path_by_set_are_tasks_too() {
 }
 
 #[test]
-fn rollout_steps_the_text() {
+fn a_rollout_steps_the_domain() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &[]);
     let (task, actions) = (dir.path().join("task.toml"), dir.path().join("a.csv"));
@@ -97,7 +96,7 @@ fn rollout_steps_the_text() {
 }
 
 #[test]
-fn bad_texts_are_refused_and_nothing_is_written() {
+fn invalid_texts_are_rejected_and_nothing_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let (task, out) = (dir.path().join("task.toml"), dir.path().join("out"));
     let cases: &[(&str, &str, &[&str])] = &[

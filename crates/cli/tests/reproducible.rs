@@ -1,4 +1,4 @@
-//! Same binary, configuration and seed: same bits, however many threads, however often it was killed.
+//! The same binary, configuration and seed give the same bits, for any number of threads and interruptions.
 
 mod common;
 
@@ -52,7 +52,7 @@ fn same_seed_gives_the_same_bits_at_any_thread_count() {
 }
 
 #[test]
-fn other_seeds_give_other_agents() {
+fn different_seeds_give_different_agents() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
     succeed(small(
@@ -63,7 +63,7 @@ fn other_seeds_give_other_agents() {
     assert_ne!(policy(0), policy(1));
 }
 
-/// Waits for a first checkpoint, then kills the process where it stands (SIGKILL). False if it had ended before.
+/// Waits for the first checkpoint, then kills the process (SIGKILL). Returns false if it ended before.
 fn kill_midway(mut child: Child, checkpoint: &Path, finished: &Path) -> bool {
     for _ in 0..6000 {
         if checkpoint.exists() {
@@ -85,7 +85,8 @@ fn interrupted_equals_whole(start: impl Fn(&Path) -> std::process::Command, seed
     let killed = kill_midway(child, &place.join("checkpoint.safetensors"), &place.join("policy.safetensors"));
     assert!(killed, "the run ended before it could be killed: make it longer");
     succeed(prudence(&["resume", text(&cut), "--quiet"]));
-    // How episodes fall into shards depends on where the run was cut: stores are compared by what they hold.
+    // How episodes are distributed over shards depends on where the run was interrupted, so stores are compared by
+    // content.
     let outside_stores = |files: Vec<(PathBuf, Vec<u8>)>| -> Vec<(PathBuf, Vec<u8>)> {
         let of_store = |name: &str| name.starts_with("shard") || name == "index.jsonl";
         files.into_iter().filter(|(path, _)| !of_store(&path.file_name().unwrap().to_string_lossy())).collect()
@@ -107,7 +108,7 @@ fn episodes(store: &Path) -> Vec<prudence::Episode> {
     store.read(0..store.len()).unwrap()
 }
 
-/// As many files here as there, of the same names and bytes; records and checkpoints among them.
+/// Checks that both runs have the same files with the same bytes, including records and checkpoints.
 fn assert_same_files(expected: &[(PathBuf, Vec<u8>)], found: &[(PathBuf, Vec<u8>)]) {
     let names = |files: &[(PathBuf, Vec<u8>)]| files.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
     assert_eq!(names(expected), names(found));

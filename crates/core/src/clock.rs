@@ -1,34 +1,34 @@
-//! The only clock: for timing files and progress, never for a learner.
+//! The only clock. It is for timing files and progress; a learner never reads it.
 #![expect(clippy::disallowed_methods, reason = "the one place that reads clocks")]
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Measures from its creation on.
+/// Measures the time since it was started.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Starts now.
+    /// Starts measuring.
     pub fn start() -> Self {
         Self(Instant::now())
     }
 
-    /// Seconds since the start.
+    /// The elapsed time in seconds.
     pub fn seconds(&self) -> f64 {
         self.0.elapsed().as_secs_f64()
     }
 }
 
-/// Seconds since 1970.
+/// Seconds since 1970 (Unix time).
 pub fn unix_seconds() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
-/// The time as people write it, UTC: `2026-11-16T08:30:00Z`.
+/// The current time in UTC, in ISO 8601: `2026-11-16T08:30:00Z`.
 pub fn timestamp() -> String {
     let seconds = unix_seconds() as i64;
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days to a date: Howard Hinnant's civil_from_days.
+    // From days to a date: Howard Hinnant's civil_from_days.
     let z = days + 719_468;
     let (era, doe) = (z.div_euclid(146_097), z.rem_euclid(146_097));
     let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;

@@ -1,7 +1,9 @@
-//! What every crate of prudence shares, and which depends on none of them.
+//! What all crates of prudence share. This crate depends on none of the others.
 //!
-//! [`random`] is the only source of randomness and [`clock`] the only clock. [`Spec`] describes an environment's spaces;
-//! [`Scene`] and [`Limb`] are what pictures of an episode are drawn from; [`SettingError`] is how a crate refuses a value.
+//! [`random`] is the only source of randomness and [`clock`] the only clock. [`Spec`] describes the spaces of an
+//! environment, [`Scene`] and [`Limb`] describe how to draw it, and a [`SettingError`] reports a setting that is out of
+//! range.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod clock;
 pub mod random;

@@ -1,19 +1,19 @@
-//! What pictures of an episode are drawn from.
+//! What an environment provides to draw an episode.
 
 use serde::{Deserialize, Serialize};
 
-/// A drawing of the task's plane.
+/// The plane in which a task's paths are drawn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scene {
-    /// The signals that hold the position in the plane: horizontal, vertical.
+    /// The names of the signals that hold the position: horizontal, vertical.
     pub axes: [String; 2],
-    /// What the picture shows: left, right, bottom, top.
+    /// The limits of the picture: left, right, bottom, top.
     pub bounds: [f64; 4],
-    /// Marked areas.
+    /// The areas to mark, such as where it is dangerous.
     #[serde(default)]
     pub zones: Vec<Zone>,
-    /// Named points, such as where episodes start and where they should go.
+    /// Named points, such as the start and the goal.
     #[serde(default)]
     pub marks: Vec<(String, [f64; 2])>,
 }
@@ -28,11 +28,11 @@ pub enum Zone {
     Disc([f64; 2], f64),
 }
 
-/// A part of a body: all points no further than `radius` from the line between its ends.
+/// A part of a body, as a capsule: all points within `radius` of the line segment between its ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limb {
-    /// Both are the same for a disc.
+    /// The ends of the line segment; both are the same for a disc.
     pub ends: [[f64; 2]; 2],
-    /// Half of its thickness.
+    /// Half the thickness.
     pub radius: f64,
 }

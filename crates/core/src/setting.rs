@@ -1,19 +1,19 @@
-//! How a crate refuses the value of a setting.
+//! The error for a setting that is out of range.
 
-/// A setting out of range. `section.key`, as a task file spells it.
+/// A setting whose value is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key} = {value}: {expected}")]
 pub struct SettingError {
-    /// The section and the key, such as `agent.batch`.
+    /// The section and key as a task file spells them, such as `agent.batch`.
     pub key: String,
-    /// The value given.
+    /// The value that was given.
     pub value: String,
     /// What would be accepted, as in `must be 1 or more`.
     pub expected: String,
 }
 
 impl SettingError {
-    /// Refuses `value` unless `accepted`.
+    /// Returns an error about `value` unless `accepted`.
     pub fn unless(accepted: bool, key: &str, value: &dyn std::fmt::Display, expected: &str) -> Result<(), Self> {
         if accepted {
             Ok(())

@@ -1,6 +1,6 @@
 //! The spaces of an environment.
 
-/// A product of closed intervals; an unbounded side is infinite.
+/// A product of closed intervals; a missing bound is infinite.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxSpace {
     /// `[dim]`
@@ -15,7 +15,7 @@ impl BoxSpace {
         Self { low: vec![low; dim], high: vec![high; dim] }
     }
 
-    /// All numbers, in every dimension.
+    /// No bounds in any dimension.
     pub fn unbounded(dim: usize) -> Self {
         Self::uniform(dim, f64::NEG_INFINITY, f64::INFINITY)
     }
@@ -26,14 +26,14 @@ impl BoxSpace {
     }
 }
 
-/// What an environment is, fixed for its lifetime.
+/// The fixed description of an environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     /// The space observations lie in.
     pub observation: BoxSpace,
-    /// The space actions are taken from; always bounded.
+    /// The space actions lie in; it is always bounded.
     pub action: BoxSpace,
-    /// Names of the signals that a rule may use, in the order in which the environment gives them.
+    /// The names of the signals that a rule may use, in the environment's order.
     pub signals: Vec<String>,
     /// An episode is truncated after this many steps.
     pub horizon: usize,

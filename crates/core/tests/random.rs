@@ -1,4 +1,4 @@
-//! Random streams: what they give never changes, any element can be drawn alone, and they are as random as they should be.
+//! Random streams: their outputs never change, every element can be drawn separately, and they pass statistical tests.
 
 use prudence_core::random::{Stream, StreamId, normal, stream, subseed};
 use rand::{Rng as _, RngExt as _};
@@ -9,7 +9,7 @@ fn first_outputs_are_pinned() {
         let mut stream = stream(seed, purpose, index);
         [stream.next_u64(), stream.next_u64()]
     };
-    // A change here changes every result of every run: do not update these numbers lightly.
+    // A change here changes the results of all runs: do not update these numbers lightly.
     assert_eq!(first(0, "", 0), PINNED[0]);
     assert_eq!(first(1, "navigation", 0), PINNED[1]);
     assert_eq!(first(1, "navigation", 1), PINNED[2]);
@@ -17,7 +17,7 @@ fn first_outputs_are_pinned() {
     assert_eq!(subseed(7, "episode", 3), stream(7, "episode", 3).next_u64());
 }
 
-/// From an independent program of the same definition.
+/// Computed by an independent implementation of the same definition.
 const PINNED: [[u64; 2]; 4] = [
     [10_908_275_168_088_247_328, 9_534_658_466_979_895_613],
     [6_442_808_152_886_443_593, 11_885_156_250_478_572_889],
@@ -26,7 +26,7 @@ const PINNED: [[u64; 2]; 4] = [
 ];
 
 #[test]
-fn streams_of_another_seed_purpose_or_index_differ_everywhere() {
+fn streams_with_different_seeds_purposes_or_indices_share_no_output() {
     let ids: Vec<StreamId> = (0..20)
         .flat_map(|seed| ["a", "b", "ab", ""].map(|purpose| (seed, purpose)))
         .flat_map(|(seed, purpose)| (0..5).map(move |index| StreamId::new(seed, purpose, index)))
@@ -39,11 +39,11 @@ fn streams_of_another_seed_purpose_or_index_differ_everywhere() {
     let all = words.len();
     words.sort_unstable();
     words.dedup();
-    assert_eq!(words.len(), all, "no word of 64 bits comes twice");
+    assert_eq!(words.len(), all, "no 64-bit word appears twice");
 }
 
 #[test]
-fn a_stream_can_be_taken_up_anywhere() {
+fn a_stream_can_start_at_any_position() {
     let id = StreamId::new(3, "anywhere", 9);
     let mut whole = Stream::new(id);
     let words: Vec<u32> = (0..200).map(|_| whole.next_u32()).collect();
@@ -60,7 +60,7 @@ fn a_stream_can_be_taken_up_anywhere() {
 }
 
 #[test]
-fn any_part_of_a_stream_is_drawn_as_in_the_whole() {
+fn any_part_of_a_stream_equals_that_of_the_whole() {
     let id = StreamId::from_words(StreamId::new(5, "part", 1).words());
     let mut in_order = Stream::new(id);
     let words: Vec<u32> = (0..4000).map(|_| in_order.next_u32()).collect();
@@ -93,15 +93,15 @@ const QUANTILES: [(u32, f64); 12] = [
 ];
 
 #[test]
-fn normals_are_the_quantiles_of_their_words() {
+fn normals_are_quantiles_of_their_words() {
     for (word, exact) in QUANTILES {
         let seen = f64::from(normal(word));
-        // Beyond 5.4, where one draw in fifteen million falls, the polynomial is outside the range it was made for.
+        // Beyond 5.4, which one draw in fifteen million exceeds, the polynomial is outside the range of its fit.
         let limit = if exact.abs() < 5.4 { 1e-6 * exact.abs().max(1e-3) } else { 5e-4 * exact.abs() };
         assert!((seen - exact).abs() < limit, "{word}: {seen}, exact {exact}");
     }
     for word in [0, 1, 77, 1 << 30, (1 << 31) - 1] {
-        assert_eq!(normal(word), -normal(!word), "symmetric");
+        assert_eq!(normal(word), -normal(!word), "normal({word}) is not symmetric");
     }
 }
 

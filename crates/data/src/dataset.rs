@@ -2,18 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Episode, Error, LabelLog, Segment, Store, gather, split};
+use crate::{Episode, Error, LabelLog, Segment, Store, files, gather, split};
 
-/// Episodes with their labelled segments, those of held-out episodes apart. Segments point into `episodes`.
+/// Episodes and their labelled segments, split by episode. [`Segment::episode`] is an index into `episodes`.
 #[derive(Clone, Debug, Default)]
 pub struct Dataset {
-    /// Every episode of the stores, without signals: the learners' view.
+    /// Every episode of the stores, without the signals, which learners never read.
     pub episodes: Vec<Episode>,
-    /// Segments to train on.
+    /// Segments of the episodes to train on.
     pub training: Vec<Segment>,
-    /// Segments of held-out episodes.
+    /// Segments of the held-out episodes.
     pub held_out: Vec<Segment>,
-    /// Labels found, latest of each span.
+    /// The number of labels in use: the latest of each span.
     pub labels: usize,
 }
 
@@ -45,25 +45,16 @@ impl Dataset {
     }
 }
 
-/// Where the label log of a store lies.
+/// The path of a store's label log.
 pub fn label_path(store: &Path) -> PathBuf {
     store.join("labels.jsonl")
 }
 
-/// The stores in a folder: itself, or those one level below it, in the order of their names.
+/// Finds the stores in a folder: the folder itself, or those directly inside it, sorted by name.
 pub fn find_stores(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let is_store = |path: &Path| path.join("store.json").is_file();
     if is_store(dir) {
         return Ok(vec![dir.to_path_buf()]);
     }
-    let io = |source| Error::Io { path: dir.to_path_buf(), doing: "list", source };
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        if is_store(&path) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
+    Ok(files::list(dir)?.into_iter().filter(|path| is_store(path)).collect())
 }

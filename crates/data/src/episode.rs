@@ -1,17 +1,18 @@
-//! One episode: what was seen, done and earned, and the signals a rule may read.
+//! One episode: its observations, actions and rewards, and the signals that a rule may read.
 
-/// A whole trajectory of T steps. Immutable once stored; labels live beside it, in the label log.
+/// A complete trajectory of T steps. It never changes once it is stored; its labels are kept in the label log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Episode {
-    /// `[T + 1, observation]`: the start, then the observation after each step.
+    /// `[T + 1, observation]`: the observation after the reset, then the one after each step.
     pub observations: Vec<f32>,
     /// `[T, action]`, in the environment's units.
     pub actions: Vec<f32>,
     /// `[T]`
     pub rewards: Vec<f32>,
-    /// `[T, signal]`: read on the state after the step. For rules and people; learners never read it.
+    /// `[T, signal]`: measured on the state after each step. Signals are for rules and people; learners never read
+    /// them.
     pub signals: Vec<f64>,
-    /// The task ended it (else the horizon did).
+    /// Whether the last step was terminal. Otherwise the episode was truncated at the horizon.
     pub terminated: bool,
 }
 
@@ -21,7 +22,7 @@ impl Episode {
         self.rewards.len()
     }
 
-    /// Whether not a single step was taken.
+    /// Whether the episode has no steps.
     pub fn is_empty(&self) -> bool {
         self.rewards.is_empty()
     }

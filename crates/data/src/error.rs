@@ -1,4 +1,4 @@
-//! What can go wrong with files, episodes and labels; a rule has its own [`RuleError`](crate::RuleError).
+//! Errors about files, episodes and labels. A rule has its own [`RuleError`](crate::RuleError).
 
 use std::path::{Path, PathBuf};
 
@@ -6,44 +6,44 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused.
+    /// The operating system reported an error.
     #[error("{}: cannot {doing}: {source}", .path.display())]
     Io {
-        /// The file or folder.
+        /// The file or folder that was used.
         path: PathBuf,
-        /// What was tried.
+        /// What was attempted, such as `open`.
         doing: &'static str,
-        /// The system's reason.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A file larger than anything that makes sense in its place.
-    #[error("{}: more than {limit} bytes; no such file can be that large", .path.display())]
+    /// A file that is larger than any valid file of its kind.
+    #[error("{}: larger than {limit} bytes, the most that such a file can have", .path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// The most that is read.
+        /// The largest size that is read, in bytes.
         limit: u64,
     },
-    /// A new folder was asked for where something lies already.
+    /// A folder to be created already exists and is not empty.
     #[error("{}: exists and is not empty; choose another folder or remove it", .path.display())]
     NotFresh {
         /// The folder.
         path: PathBuf,
     },
-    /// A file that does not hold what it should.
+    /// A file whose content is invalid.
     #[error("{}, {place}: {problem}", .path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// Where in it: a line, a column, an episode.
+        /// Where in the file: a line, a column or an episode.
         place: String,
         /// What is wrong and what would be accepted.
         problem: String,
     },
-    /// A shard that is missing or is not what the index says.
+    /// A shard that is missing or does not match the index.
     #[error(
-        "{}: {problem}; restore the file from a copy, or keep only the {first} episodes before it by deleting its line \
-         and all later ones from index.jsonl",
+        "{}: {problem}; restore the file from a backup, or keep only the {first} episodes before it by deleting its \
+         line and all later lines from index.jsonl",
         .path.display()
     )]
     Shard {
@@ -51,48 +51,51 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong.
         problem: String,
-        /// The shard's first episode.
+        /// The number of the shard's first episode.
         first: u64,
     },
-    /// A schema no store can have.
+    /// An invalid schema.
     #[error("schema: {0}")]
     Schema(String),
     /// An episode that does not fit the store; nothing was written.
     #[error("episode {index} of those to append: {problem}")]
     Episode {
-        /// Its place among the given episodes.
+        /// Its index among the episodes to append.
         index: usize,
         /// What is wrong and what would be accepted.
         problem: String,
     },
-    /// Episodes that are not there.
-    #[error("episodes {start}..{end} of a store that holds {len}")]
+    /// A range of episodes that the store does not hold.
+    #[error("episodes {start}..{end} requested, but the store holds {len}")]
     Range {
-        /// The first asked for.
+        /// The first episode requested.
         start: u64,
-        /// One past the last asked for.
+        /// One past the last episode requested.
         end: u64,
-        /// How many there are.
+        /// How many episodes the store holds.
         len: u64,
     },
-    /// A cut that would split a shard.
-    #[error("cannot cut the store at {len} episodes: shards begin at {before} and {after}")]
+    /// A truncation that would split a shard.
+    #[error(
+        "cannot truncate the store to {len} episodes, which would split a shard; possible lengths nearby are {before} \
+         and {after}"
+    )]
     Cut {
-        /// The length asked for.
+        /// The length requested.
         len: u64,
-        /// The nearest possible cut below.
+        /// The nearest possible length below.
         before: u64,
-        /// The nearest possible cut above.
+        /// The nearest possible length above.
         after: u64,
     },
-    /// A label that makes no sense.
+    /// An invalid label.
     #[error("label of episode {episode}, steps {start}..{end}: {problem}")]
     Label {
-        /// The episode.
+        /// The number of the episode.
         episode: u64,
-        /// The span's first step.
+        /// The first step of the span.
         start: u32,
-        /// One past the span's last step.
+        /// One past the last step of the span.
         end: u32,
         /// What is wrong and what would be accepted.
         problem: String,
@@ -100,12 +103,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err`: the system's error, with the path and what was tried.
+    /// For `map_err`: adds the path and what was attempted to an I/O error.
     pub(crate) fn io(path: &Path, doing: &'static str) -> impl FnOnce(std::io::Error) -> Error {
         move |source| Error::Io { path: path.to_owned(), doing, source }
     }
 
-    /// A file whose content is wrong at `place`.
+    /// An error about the content of a file at `place`.
     pub(crate) fn content(path: &Path, place: impl Into<String>, problem: impl Into<String>) -> Error {
         Error::Content { path: path.to_owned(), place: place.into(), problem: problem.into() }
     }

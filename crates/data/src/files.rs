@@ -1,7 +1,8 @@
-//! The one place where files get written, so that a crash leaves the old or the new, never half.
+//! The only place that writes files, so that a crash leaves either the old content or the new, never a mixture.
 //!
-//! Whole files are written beside their place, synced and renamed over it. Logs (JSON lines) only grow; a crash can leave
-//! a torn last line, which is never read and is cut off by the next append.
+//! A whole file is written under a temporary name, synced and renamed into place. A log (JSON lines) only grows; a
+//! crash can leave an incomplete last line, which is never read and which the next append removes.
+#![expect(clippy::disallowed_methods, reason = "this is the module that the lint points to")]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -11,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::Error;
 
-/// Creates a folder and its parents. A folder that is there already must be empty.
+/// Creates a folder and its parents. A folder that already exists must be empty.
 pub fn create_fresh_dir(path: &Path) -> Result<(), Error> {
     fs::create_dir_all(path).map_err(Error::io(path, "create the folder"))?;
     if fs::read_dir(path).map_err(Error::io(path, "list the folder"))?.next().is_some() {
@@ -20,24 +21,51 @@ pub fn create_fresh_dir(path: &Path) -> Result<(), Error> {
     sync_dir(&parent(path))
 }
 
-/// Replaces the file by `bytes`: whoever opens it sees all of the old or all of the new.
+/// Creates a folder and its parents, unless they exist.
+pub fn create_dir(path: &Path) -> Result<(), Error> {
+    fs::create_dir_all(path).map_err(Error::io(path, "create the folder"))
+}
+
+/// The paths in a folder, sorted.
+pub fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let entries = fs::read_dir(dir).map_err(Error::io(dir, "list the folder"))?;
+    let paths: std::io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut paths = paths.map_err(Error::io(dir, "list the folder"))?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Removes a file, or a folder with everything in it, if it exists.
+pub fn remove(path: &Path) -> Result<(), Error> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(path, "remove")(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a file for reading.
+pub fn open(path: &Path) -> std::io::Result<File> {
+    File::open(path)
+}
+
+/// Replaces the content of a file. Readers see either all of the old content or all of the new.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
-    #[expect(clippy::disallowed_methods, reason = "this is the module the lint points to")]
     let mut file = File::create(&part).map_err(Error::io(&part, "create"))?;
     file.write_all(bytes).map_err(Error::io(&part, "write"))?;
     file.sync_all().map_err(Error::io(&part, "sync"))?;
     drop(file);
     if let Err(source) = fs::rename(&part, path) {
-        let _ = fs::remove_file(&part); // nothing half stays behind
+        let _ = fs::remove_file(&part); // leave no partial file behind
         return Err(Error::io(path, "move the new file into place")(source));
     }
     sync_dir(&parent(path))
 }
 
-/// Appends whole lines to a log and syncs it; a torn last line is cut off first. The file is created if need be.
+/// Appends whole lines to a log and syncs it, after removing an incomplete last line. Creates the file if necessary.
 pub fn append_lines(path: &Path, lines: &str) -> Result<(), Error> {
     if lines.is_empty() {
         return Ok(());
@@ -50,14 +78,14 @@ pub fn append_lines(path: &Path, lines: &str) -> Result<(), Error> {
         .open(path)
         .map_err(Error::io(path, "open for appending"))?;
     let whole = whole_lines(&mut file).map_err(Error::io(path, "read"))?;
-    file.set_len(whole).map_err(Error::io(path, "cut the torn last line off"))?;
+    file.set_len(whole).map_err(Error::io(path, "remove the incomplete last line"))?;
     let end = if lines.ends_with('\n') { "" } else { "\n" };
     file.write_all(format!("{lines}{end}").as_bytes()).map_err(Error::io(path, "append"))?;
     file.sync_data().map_err(Error::io(path, "sync"))?;
     if new { sync_dir(&parent(path)) } else { Ok(()) }
 }
 
-/// Reads a whole file that must not be larger than `max_bytes`.
+/// Reads a whole file. A file larger than `max_bytes` is an error.
 pub fn read_limited(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
     let file = File::open(path).map_err(Error::io(path, "open"))?;
     let mut bytes = Vec::new();
@@ -68,7 +96,7 @@ pub fn read_limited(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// The whole lines of a log of JSON objects; none where there is no file.
+/// Reads the complete lines of a log of JSON objects. A missing file is an empty log.
 pub fn read_json_lines<T: DeserializeOwned>(path: &Path, max_bytes: u64) -> Result<Vec<T>, Error> {
     if !path.exists() {
         return Ok(Vec::new());
@@ -83,12 +111,12 @@ pub fn read_json_lines<T: DeserializeOwned>(path: &Path, max_bytes: u64) -> Resu
         .collect()
 }
 
-/// Appends one line of JSON a value: all in one write, then a sync.
+/// Appends one line of JSON per value in a single write and syncs the file.
 pub fn append_json_lines<T: Serialize>(path: &Path, values: &[T]) -> Result<(), Error> {
     append_lines(path, &json_lines(path, values)?)
 }
 
-/// One line of JSON a value; `path` is for the error.
+/// One line of JSON per value; `path` appears only in the error.
 pub(crate) fn json_lines<T: Serialize>(path: &Path, values: &[T]) -> Result<String, Error> {
     let mut text = String::new();
     for value in values {
@@ -98,7 +126,7 @@ pub(crate) fn json_lines<T: Serialize>(path: &Path, values: &[T]) -> Result<Stri
     Ok(text)
 }
 
-/// Where the last whole line ends.
+/// The offset at which the last complete line ends.
 fn whole_lines(file: &mut File) -> std::io::Result<u64> {
     const CHUNK: u64 = 64 * 1024;
     let mut end = file.seek(SeekFrom::End(0))?;
@@ -122,7 +150,8 @@ fn parent(path: &Path) -> PathBuf {
     }
 }
 
-/// Makes a rename or a new name in `dir` survive a power cut. Elsewhere than on Unix folders cannot be synced.
+/// Makes a rename or a new file in `dir` survive a power failure. Only Unix can sync a folder; elsewhere this does
+/// nothing.
 fn sync_dir(dir: &Path) -> Result<(), Error> {
     if cfg!(unix) {
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::io(dir, "sync the folder"))?;

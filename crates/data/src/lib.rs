@@ -5,6 +5,7 @@
 //! from a table ([`import_csv`]) or from people. [`split`] holds out episodes for testing, and [`gather`] turns the
 //! labels of either part into the [`Segment`]s that a safety model is trained or tested on. All writing goes through
 //! [`files`].
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod dataset;
 mod episode;

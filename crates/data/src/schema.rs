@@ -1,10 +1,10 @@
-//! What all episodes of a store have in common, and the check that an episode has it.
+//! The shapes that all episodes of a store share, and the check that an episode has them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Episode;
 
-/// More steps than any episode may have: a bound for what files may claim.
+/// Limits on what a file may claim, so that a corrupt one cannot exhaust memory.
 const MAX_STEPS: usize = 1 << 24;
 const MAX_DIM: usize = 1 << 16;
 const MAX_SIGNALS: usize = 1024;
@@ -13,18 +13,18 @@ const MAX_SIGNALS: usize = 1024;
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schema {
-    /// The task's name.
+    /// The name of the task that the episodes are of.
     pub task: String,
-    /// Numbers in an observation.
+    /// The number of values in an observation.
     pub observation_dim: usize,
-    /// Numbers in an action.
+    /// The number of values in an action.
     pub action_dim: usize,
-    /// Names of the signals, in the order of [`Episode::signals`]; words of letters, digits and `_`.
+    /// The names of the signals, in the order of [`Episode::signals`]. A name consists of letters, digits and `_`.
     pub signals: Vec<String>,
 }
 
 impl Schema {
-    /// Whether a store can have this schema.
+    /// Checks that the sizes and names are within the limits.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (what, dim) in [("observation_dim", self.observation_dim), ("action_dim", self.action_dim)] {
             if !(1..=MAX_DIM).contains(&dim) {
@@ -40,18 +40,18 @@ impl Schema {
                 return Err(format!("signal {name:?}: expected a word of at most 128 letters, digits and `_`"));
             }
             if self.signals[..i].contains(name) {
-                return Err(format!("signal {name:?} stands there twice"));
+                return Err(format!("signal {name:?} appears twice"));
             }
         }
         Ok(())
     }
 
-    /// Whether a length can be an episode's.
+    /// Checks the length of an episode.
     pub(crate) fn check_steps(steps: usize) -> Result<(), String> {
         if (1..=MAX_STEPS).contains(&steps) { Ok(()) } else { Err(format!("{steps} steps, expected 1 to {MAX_STEPS}")) }
     }
 
-    /// Whether an episode has the shapes of this schema, with `signals` of them, and finite numbers only.
+    /// Checks that an episode has the shapes of this schema (but `signals` signals) and only finite numbers.
     pub(crate) fn check_episode(&self, episode: &Episode, signals: usize) -> Result<(), String> {
         let steps = episode.len();
         Schema::check_steps(steps)?;

@@ -1,7 +1,7 @@
-//! What a safety model is trained on: labelled spans of episodes, and the split that keeps the test honest.
+//! What a safety model is trained on: labelled spans of episodes, split into training and held-out episodes.
 //!
-//! The split is by episodes, and segments are gathered for one side of it: two spans of an episode share steps, so a model
-//! trained on one has seen the other.
+//! The split is by episode and not by segment: two segments of an episode share steps, so a model trained on one of
+//! them has already seen part of the other.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ use crate::{Episode, Error, Label, Rule, latest};
 /// A labelled span of an episode.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Segment {
-    /// The episode's place in the list that the segments were gathered for.
+    /// An index into the list of episodes that the segments were gathered for.
     pub episode: usize,
     /// The first step of the span.
     pub start: usize,
-    /// One past its last step.
+    /// One past the last step of the span.
     pub end: usize,
     /// The verdict on the whole span.
     pub safe: bool,
-    /// For an unsafe span whose breaking step is known: the prefix `start..e` is unsafe if and only if `e > at`.
+    /// The breaking step of an unsafe span, if it is known: the prefix `start..e` is unsafe if and only if `e > at`.
     pub at: Option<usize>,
 }
 
 impl Segment {
-    /// Whether the first `len` steps of the span are safe, or `None` where nobody said so.
+    /// Whether the first `len` steps of the span are safe, or `None` if the label does not say.
     ///
-    /// Every prefix of a safe span is safe. Of an unsafe one the prefixes carry a label only if the breaking step is
-    /// known; if not, the whole span does and nothing is guessed. A span has no prefix of 0 or of too many steps.
+    /// Every prefix of a safe span is safe. The prefixes of an unsafe span have labels only if its breaking step is
+    /// known; otherwise only the whole span has one. `None` for a `len` of 0 or beyond the span's end.
     pub fn prefix_label(&self, len: usize) -> Option<bool> {
         let steps = self.end - self.start;
         if len == 0 || len > steps {
@@ -43,10 +43,10 @@ impl Segment {
     }
 }
 
-/// The rule's labels of an episode: on the whole of it, and on `extra_starts` segments that start later.
+/// Labels an episode by a rule: the whole episode, and `extra_starts` segments that start later.
 ///
-/// The starts are distinct and uniform in 1..T (all of them, if there are not more); each segment goes to the episode's
-/// end and is judged by the rule from its own start, as if nothing had been before.
+/// The later starts are distinct and drawn uniformly from 1..T (all of them are taken if there are no more). Each
+/// segment runs to the end of the episode, and the rule judges it from its own start and ignores what came before.
 pub fn label_by_rule(
     rule: &Rule,
     episode_id: u64,
@@ -77,10 +77,10 @@ pub fn label_by_rule(
         .collect()
 }
 
-/// Splits the episodes 0..`episodes` at random: those to train on, and a share `held_out` (0 to 1) to test on.
+/// Splits the episodes 0..`episodes` at random into training episodes and a held-out share (`held_out`, from 0 to 1).
 ///
-/// Both are in ascending order. Any share above 0 holds out at least one episode, and at least one is left to train on
-/// where there are two.
+/// Both lists are in ascending order. At least one episode is left to train on, and if there are two or more, any share
+/// above 0 holds out at least one.
 pub fn split(episodes: u64, held_out: f64, seed: u64) -> (Vec<u64>, Vec<u64>) {
     let mut ids: Vec<u64> = (0..episodes).collect();
     ids.shuffle(&mut stream(seed, "split", 0));
@@ -93,10 +93,10 @@ pub fn split(episodes: u64, held_out: f64, seed: u64) -> (Vec<u64>, Vec<u64>) {
     (train, ids)
 }
 
-/// The segments of the given episodes, from the latest label of each span; labels of other episodes are left out.
+/// Gathers the segments of the given episodes from the latest label of each span; labels of other episodes are ignored.
 ///
-/// [`Segment::episode`] is the place in `episodes`. `lengths` are those of the whole store: a label that overruns its
-/// episode is an error.
+/// [`Segment::episode`] is an index into `episodes`. `lengths` holds the length of every episode of the store: a label
+/// that extends past the end of its episode is an error.
 pub fn gather(labels: &[Label], episodes: &[u64], lengths: &[u32]) -> Result<Vec<Segment>, Error> {
     let places: BTreeMap<u64, usize> = episodes.iter().copied().zip(0..).collect();
     let mut segments = Vec::new();

@@ -1,9 +1,9 @@
 //! One shard of the store: whole episodes as a Parquet file that pandas, polars and DuckDB read.
 //!
-//! One row a step, then one row that holds only the final observation: its reward and signals are null, and so are the
-//! numbers of its action (not the list itself: pyarrow before 26 cannot read a null among lists of fixed size). A row
-//! group holds whole episodes, so a few of them can be read without the rest. What is read is checked against the index
-//! and the schema: a shard may come from a stranger.
+//! An episode has one row per step and a last row with only the final observation, whose reward, signals and action
+//! values are null (the action list itself is not: pyarrow before 26 cannot read a null among lists of fixed size). A
+//! row group holds whole episodes, so that some of them can be read without the rest. Everything that is read is
+//! checked against the index and the schema, because a shard may come from an untrusted source.
 
 use std::fs::File;
 use std::ops::Range;
@@ -27,10 +27,10 @@ use crate::{Episode, Schema};
 
 /// A row group is closed before it would grow past this.
 const GROUP_ROWS: usize = 64 * 1024;
-/// Columns before those of the signals.
+/// The number of columns before the signals.
 const FIXED: usize = 6;
 
-/// The file's bytes; the episodes must fit the schema. Equal episodes give equal bytes.
+/// Encodes episodes, which must fit the schema, as the bytes of a file. Equal episodes give equal bytes.
 pub(crate) fn encode(schema: &Schema, first: u64, episodes: &[Episode]) -> Result<Vec<u8>, ParquetError> {
     let columns = columns(schema);
     let properties = WriterProperties::builder()
@@ -52,9 +52,10 @@ pub(crate) fn encode(schema: &Schema, first: u64, episodes: &[Episode]) -> Resul
     writer.into_inner()
 }
 
-/// The episodes at `wanted` (counted from the shard's first), with their signals or with none.
+/// Decodes the episodes `wanted` (counted from the shard's first), with or without their signals.
 ///
-/// `first` and `steps` are what the index says of the shard; a file that says otherwise is refused.
+/// `first` and `steps` are the shard's first episode and its lengths according to the index; a file that differs is an
+/// error.
 pub(crate) fn decode(
     file: &File,
     schema: &Schema,
@@ -66,7 +67,7 @@ pub(crate) fn decode(
     let options = ArrowReaderOptions::new().with_schema(columns(schema));
     let metadata = ArrowReaderMetadata::load(file, options)?;
     let mut episodes = Vec::new();
-    let mut at = 0; // the episode that the next row group begins with
+    let mut at = 0; // the first episode of the next row group
     for (group, rows) in metadata.metadata().row_groups().iter().map(|group| group.num_rows()).enumerate() {
         let mut held = 0;
         let begin = at;
@@ -75,15 +76,16 @@ pub(crate) fn decode(
             at += 1;
         }
         if held != rows || held == 0 {
-            return Err(format!("row group {group} has {rows} rows, the index says {held}").into());
+            return Err(format!("row group {group} has {rows} rows; the index says {held}").into());
         }
         let (from, to) = (wanted.start.max(begin), wanted.end.min(at));
         if from >= to {
             continue;
         }
-        let mask = match with_signals {
-            true => ProjectionMask::all(),
-            false => ProjectionMask::roots(metadata.parquet_schema(), 0..FIXED),
+        let mask = if with_signals {
+            ProjectionMask::all()
+        } else {
+            ProjectionMask::roots(metadata.parquet_schema(), 0..FIXED)
         };
         let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(file.try_clone()?, metadata.clone())
             .with_row_groups(vec![group])
@@ -104,7 +106,7 @@ pub(crate) fn decode(
         }
     }
     if at != steps.len() {
-        return Err(format!("holds {at} episodes, the index says {}", steps.len()).into());
+        return Err(format!("holds {at} episodes; the index says {}", steps.len()).into());
     }
     Ok(episodes)
 }
@@ -160,8 +162,8 @@ fn batch(
     let mut rewards = Vec::with_capacity(rows);
     let mut terminated = Vec::with_capacity(rows);
     let mut signals = vec![Vec::with_capacity(rows); schema.signals.len()];
-    let mut taken = NullBufferBuilder::new(rows); // null where no step was taken any more
-    let mut chosen = NullBufferBuilder::new(rows * schema.action_dim); // the same for the actions' numbers
+    let mut taken = NullBufferBuilder::new(rows); // null in the last row of an episode
+    let mut chosen = NullBufferBuilder::new(rows * schema.action_dim); // the same for the values of the actions
     for (id, episode) in (first..).zip(episodes) {
         let steps = episode.len();
         ids.extend(std::iter::repeat_n(id, steps + 1));
@@ -200,7 +202,7 @@ fn batch(
     Ok(RecordBatch::try_new(columns.clone(), arrays)?)
 }
 
-/// The episode whose first row is `row`.
+/// Extracts the episode whose first row is `row`.
 fn episode(
     schema: &Schema,
     batch: &RecordBatch,
@@ -213,26 +215,26 @@ fn episode(
     let [ids, times, observations, actions, rewards, terminated, signals @ ..] = batch.columns() else {
         return Err("columns are missing".to_owned());
     };
-    let typed = "a column has another type than the schema says";
+    let typed = "the type of a column differs from the schema";
     let ids = ids.as_primitive_opt::<UInt64Type>().ok_or(typed)?;
     let times = times.as_primitive_opt::<UInt32Type>().ok_or(typed)?;
     if ids.values().iter().any(|i| *i != id) || times.values().iter().zip(0u32..).any(|(t, expected)| *t != expected) {
-        return Err("the columns `episode` and `t` do not count as the index does".to_owned());
+        return Err("the columns `episode` and `t` do not match the index".to_owned());
     }
     for column in batch.columns().iter().skip(4) {
         if column.null_count() != 1 || column.is_valid(steps) {
-            return Err("nulls, where only the row after the last step has them".to_owned());
+            return Err("nulls in other rows than the one after the last step".to_owned());
         }
     }
     let list = |column: &ArrayRef, rows: usize| {
         let list = column.slice(0, rows);
         let list = list.as_fixed_size_list_opt().ok_or(typed)?;
         let numbers = list.values().as_primitive_opt::<Float32Type>().ok_or(typed)?;
-        if numbers.null_count() > 0 { Err("a null among the numbers") } else { Ok(numbers.values().to_vec()) }
+        if numbers.null_count() > 0 { Err("a null among the values") } else { Ok(numbers.values().to_vec()) }
     };
     let terminated = terminated.as_boolean_opt().ok_or(typed)?;
     if (0..steps - 1).any(|t| terminated.value(t)) {
-        return Err("terminated before its last step".to_owned());
+        return Err("terminated before the last step".to_owned());
     }
     let mut episode = Episode {
         observations: list(observations, steps + 1)?,

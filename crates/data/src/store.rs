@@ -1,11 +1,10 @@
-//! The trajectory store: a folder of Parquet shards that only ever grows, or is cut back to a checkpoint.
+//! The trajectory store: a folder of Parquet shards that only grows, except when it is truncated to a checkpoint.
 //!
-//! `store.json` holds the schema, `shard-00000.parquet` and so on the episodes, and `index.jsonl` one line a shard: its
-//! first episode, the episodes' lengths, its BLAKE3 hash. A shard counts once its line stands in the index, so a crash
-//! before that leaves a store without the shard, and the next append writes over it. Opening reads and never writes.
-//! One process at a time may append.
+//! `store.json` holds the schema, `shard-00000.parquet` and its successors hold the episodes, and `index.jsonl` has one
+//! line per shard: its first episode, the episodes' lengths and its BLAKE3 hash. A shard belongs to the store once its
+//! line is in the index, so a crash before that leaves the store without the shard, and the next append overwrites it.
+//! Opening a store never writes. Only one process at a time may append.
 
-use std::fs::{self, File};
 use std::io::Seek as _;
 use std::ops::Range;
 use std::panic;
@@ -19,7 +18,7 @@ const FORMAT: u32 = 2; // 1: the last row had a null list for its action
 const MAX_SCHEMA_BYTES: u64 = 1 << 20;
 const MAX_INDEX_BYTES: u64 = 1 << 28;
 
-/// An open store.
+/// An open trajectory store: its schema and index are in memory, its episodes on disk.
 #[derive(Debug)]
 pub struct Store {
     dir: PathBuf,
@@ -28,7 +27,7 @@ pub struct Store {
     lengths: Vec<u32>, // of all episodes
 }
 
-/// What the index says of a shard, without the lengths.
+/// The index entry of a shard, without the episodes' lengths.
 #[derive(Debug)]
 struct Shard {
     episodes: Range<u64>,
@@ -54,7 +53,7 @@ struct Line {
 }
 
 impl Store {
-    /// An empty store in a new or empty folder.
+    /// Creates an empty store in a new or empty folder.
     pub fn create(dir: &Path, schema: Schema) -> Result<Store, Error> {
         schema.check().map_err(Error::Schema)?;
         files::create_fresh_dir(dir)?;
@@ -66,7 +65,7 @@ impl Store {
         Ok(Store { dir: dir.to_owned(), schema: manifest.schema, shards: Vec::new(), lengths: Vec::new() })
     }
 
-    /// The store in a folder. Its shards must be there; their content is checked when it is read.
+    /// Opens the store in a folder. All its shards must exist; their content is checked when it is read.
     pub fn open(dir: &Path) -> Result<Store, Error> {
         let path = dir.join("store.json");
         let manifest: serde_json::Value = serde_json::from_slice(&files::read_limited(&path, MAX_SCHEMA_BYTES)?)
@@ -91,7 +90,7 @@ impl Store {
         Ok(store)
     }
 
-    /// What all episodes have in common.
+    /// The task and the shapes that all episodes share.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -101,12 +100,12 @@ impl Store {
         self.lengths.len() as u64
     }
 
-    /// Whether there is no episode.
+    /// Whether the store holds no episodes.
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// The number of steps of all episodes.
+    /// The total number of steps of all episodes.
     pub fn steps(&self) -> u64 {
         self.lengths.iter().map(|steps| u64::from(*steps)).sum()
     }
@@ -121,7 +120,7 @@ impl Store {
         self.shards.iter().map(|shard| shard.episodes.clone())
     }
 
-    /// Appends episodes as one shard and gives their numbers. If one does not fit the schema, nothing is written.
+    /// Appends episodes as one shard and returns their numbers. If one does not fit the schema, nothing is written.
     pub fn append(&mut self, episodes: &[Episode]) -> Result<Range<u64>, Error> {
         let first = self.len();
         for (index, episode) in episodes.iter().enumerate() {
@@ -148,17 +147,17 @@ impl Store {
         Ok(first..self.len())
     }
 
-    /// The episodes of a range, with their signals.
+    /// Reads a range of episodes, with their signals.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<Episode>, Error> {
         self.read_columns(range, true)
     }
 
-    /// The episodes of a range as learners see them: the signals are left empty.
+    /// Reads a range of episodes without their signals, as learners see them.
     pub fn read_without_signals(&self, range: Range<u64>) -> Result<Vec<Episode>, Error> {
         self.read_columns(range, false)
     }
 
-    /// Drops the episodes from `len` on, to go back to a checkpoint; `len` must lie between two shards.
+    /// Drops the episodes from `len` on, to return to a checkpoint. `len` must be a boundary between shards.
     pub fn truncate(&mut self, len: u64) -> Result<(), Error> {
         if len > self.len() {
             return Err(Error::Range { start: len, end: len, len: self.len() });
@@ -175,13 +174,7 @@ impl Store {
         let dropped = keep..self.shards.len();
         self.shards.truncate(keep);
         self.lengths.truncate(len as usize);
-        for path in dropped.map(|n| self.shard_path(n)) {
-            match fs::remove_file(&path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::io(&path, "remove")(e)),
-                _ => {}
-            }
-        }
-        Ok(())
+        dropped.map(|n| self.shard_path(n)).try_for_each(|path| files::remove(&path))
     }
 
     fn read_columns(&self, range: Range<u64>, with_signals: bool) -> Result<Vec<Episode>, Error> {
@@ -206,26 +199,26 @@ impl Store {
         let steps = &self.lengths[held.start as usize..held.end as usize];
         let broken = |problem: &str| self.broken(n, held.start, problem);
 
-        let mut file = File::open(&path).map_err(|e| broken(&format!("cannot open: {e}")))?;
-        let size = file.metadata().map_err(Error::io(&path, "look at"))?.len();
+        let mut file = files::open(&path).map_err(|e| broken(&format!("cannot open: {e}")))?;
+        let size = file.metadata().map_err(Error::io(&path, "read the size"))?.len();
         if size > largest_shard(&self.schema, steps) {
-            return Err(broken(&format!("{size} bytes, more than its episodes can take")));
+            return Err(broken(&format!("{size} bytes, too many for its episodes")));
         }
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(&file).map_err(Error::io(&path, "read"))?;
         if hasher.finalize().to_string() != *blake3 {
-            return Err(broken("does not have the hash that the index says"));
+            return Err(broken("its BLAKE3 hash differs from the one in the index"));
         }
         file.rewind().map_err(Error::io(&path, "read"))?;
-        // The Parquet reader asserts some of what files claim; a forged one must not take the program down.
+        // The Parquet reader panics on some invalid files; a corrupt one must not end the program.
         let decode = || shard::decode(&file, &self.schema, held.start, steps, wanted, with_signals);
         match panic::catch_unwind(panic::AssertUnwindSafe(decode)) {
             Ok(episodes) => episodes.map_err(|e| broken(&e.to_string())),
-            Err(_) => Err(broken("the Parquet reader gave up on it")),
+            Err(_) => Err(broken("the Parquet reader panicked on it")),
         }
     }
 
-    /// Whether line `n` of the index goes on where the one before it ends.
+    /// Checks that line `n` of the index continues where the line before it ends.
     fn check_line(&self, n: usize, line: &Line) -> Result<(), String> {
         if line.shard != shard_name(n) {
             return Err(format!("shard {:?}, expected {:?}", line.shard, shard_name(n)));
@@ -268,7 +261,7 @@ fn shard_name(n: usize) -> String {
     format!("shard-{n:05}.parquet")
 }
 
-/// A generous bound for the size of a shard: its numbers, twice, and some for the frame.
+/// A generous upper bound on a shard's size: twice its numbers, plus room for Parquet's metadata.
 fn largest_shard(schema: &Schema, steps: &[u32]) -> u64 {
     let row = 4 * (schema.observation_dim + schema.action_dim) + 8 * schema.signals.len() + 32;
     let rows: u64 = steps.iter().map(|steps| u64::from(*steps) + 1).sum();

@@ -1,4 +1,4 @@
-//! Labels from a table, as people's tools export it: CSV with a header, quoted or not.
+//! Reads labels from a table: CSV with a header, with or without quotes.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ struct Row<'a> {
     at: Option<u32>,
 }
 
-/// Labels from a CSV table with the columns `episode,safe` and, where wanted, `start`, `end`, `at`.
+/// Reads labels from a CSV table with the columns `episode` and `safe` and, optionally, `start`, `end` and `at`.
 ///
 /// A missing or empty start or end means the whole episode; `safe` is 1/0, true/false or safe/unsafe. `by` and `when`
 /// go into every label.
@@ -69,7 +69,7 @@ fn check_header(header: &csv::StringRecord) -> Result<(), String> {
     }
 }
 
-/// The label in a row, or the column at fault and what is wrong with it.
+/// The label in a row, or the column that is wrong and why.
 fn label<'a>(
     record: &csv::StringRecord,
     header: &'a csv::StringRecord,
@@ -120,7 +120,7 @@ fn bad_cell<'a>(
     }
 }
 
-/// The number of the line that a row begins in; a row's position may be that of blank lines before it.
+/// The number of the line in which a row begins; the position of a row may be that of blank lines before it.
 fn line(text: &str, at: u64) -> usize {
     let (before, after) = text.split_at(usize::try_from(at).unwrap_or(text.len()).min(text.len()));
     let blank = after.len() - after.trim_start_matches(['\r', '\n']).len();
@@ -134,7 +134,7 @@ fn place(line: usize, column: Option<&str>) -> String {
     }
 }
 
-/// A table that is not CSV, or a row of another length than the header.
+/// An error about a table that is not CSV, or a row whose length differs from that of the header.
 fn unreadable(path: &Path, text: &str, error: &csv::Error) -> Error {
     let line = line(text, error.position().map_or(0, csv::Position::byte));
     let problem = match error.kind() {

@@ -1,7 +1,7 @@
-//! The promises every environment keeps, as one suite that its tests run.
+//! The promises that every environment keeps, as a suite for its tests to run.
 //!
-//! [`check`] drives fresh environments by random actions and returns the first broken promise in words. Comparisons are
-//! bit for bit, except where a state as people write it stands in for the simulator's own (see `state_goes_on`).
+//! [`check`] drives new environments with random actions and returns a description of the first promise that is broken.
+//! Comparisons are bit for bit, except after setting a state, which may not hold all that a simulator keeps internally.
 
 use std::collections::HashSet;
 
@@ -12,59 +12,59 @@ use prudence_core::random;
 
 use crate::{Env, Error, Step};
 
-/// What of an environment is random.
+/// Which part of an environment is random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chance {
     /// Nothing: every seed gives the same episode.
     Nothing,
-    /// Only the state an episode starts from.
+    /// Only the initial state.
     Start,
-    /// The steps, and perhaps the start.
+    /// The steps, and possibly the initial state.
     Steps,
 }
 
-/// Makes one more environment of the kind under test.
+/// Creates another environment of the kind under test.
 pub type Make<'a> = &'a dyn Fn() -> Box<dyn Env>;
 
-/// Checks every promise; the error names the promise and what was seen instead.
+/// Checks every promise. The error names the broken promise and what was observed instead.
 pub fn check(make: Make<'_>, chance: Chance) -> Result<(), String> {
     check_within(make, chance, TOLERANCE)
 }
 
-/// As [`check`], for an engine whose memory of contacts matters more: a run goes on from a written state within
-/// `tolerance`.
+/// Like [`check`], but an episode that continues from a set state may deviate by `tolerance`: for engines that keep
+/// contact data which is not part of the state.
 pub fn check_within(make: Make<'_>, chance: Chance, tolerance: f64) -> Result<(), String> {
     let promises: [(&str, Promise); 14] = [
         ("the spec is sound", spec_is_sound),
         ("every row is within the spec", rows_within_spec),
-        ("episodes end marked, and are truncated exactly at the horizon", ends_are_marked),
+        ("episodes end terminated or truncated, and are truncated only at the horizon", ends_are_marked),
         ("the same seed and actions give the same bits", same_seed_same_bits),
-        ("seeds differ exactly where the environment is random", seeds_matter),
-        ("a reset forgets what was before", reset_forgets),
-        ("no step before a reset or after the end", over_is_over),
-        ("actions outside the box act as clipped, where they are", actions_are_clipped),
-        ("a bad call is an error and changes nothing", bad_calls_change_nothing),
+        ("different seeds give different episodes exactly where the environment is random", seeds_matter),
+        ("a reset discards the previous episode", reset_discards),
+        ("a step before a reset or after the end is an error", steps_need_an_episode),
+        ("actions outside the action space are clipped to it", actions_are_clipped),
+        ("an invalid call is an error and changes nothing", invalid_calls_change_nothing),
         ("a state can be set again", state_round_trip),
-        ("an invalid state is rejected and changes nothing", bad_states_change_nothing),
+        ("an invalid state is rejected and changes nothing", invalid_states_change_nothing),
         ("a snapshot continues bit for bit", snapshot_continues),
-        ("an invalid snapshot is rejected and changes nothing", bad_snapshots_change_nothing),
-        ("environments do not disturb each other", no_shared_state),
+        ("an invalid snapshot is rejected and changes nothing", invalid_snapshots_change_nothing),
+        ("environments do not affect each other", no_shared_state),
     ];
     for (promise, keep) in promises {
         keep(make, chance).map_err(|seen| format!("{promise}: {seen}"))?;
     }
-    state_goes_on(make, chance, tolerance).map_err(|seen| format!("a run goes on from a state: {seen}"))
+    state_continues(make, chance, tolerance).map_err(|seen| format!("an episode continues from a set state: {seen}"))
 }
 
 type Outcome = Result<(), String>;
 type Promise = fn(Make<'_>, Chance) -> Outcome;
 
-/// Steps driven where a whole episode is not needed; tasks with long episodes stay quick to check.
+/// The number of steps where a whole episode is not needed, so that long episodes do not make the checks slow.
 const SHORT: usize = 60;
-/// How closely a run goes on from a written state: engines keep solver caches that no written state holds.
+/// How much an episode that continues from a set state may deviate: engines keep solver caches that no state holds.
 const TOLERANCE: f64 = 1e-6;
 
-/// All that can be seen of one step, as bits; the start has no reward.
+/// Everything that one step returns, as bits; the row of the reset has no reward.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     observation: Vec<u64>,
@@ -80,7 +80,7 @@ impl Row {
     }
 }
 
-/// An environment with its observation and the rows seen so far.
+/// An environment with its current observation and the rows of the episode so far.
 struct Driver {
     env: Box<dyn Env>,
     observation: Vec<f64>,
@@ -117,7 +117,7 @@ impl Driver {
         self.rows.last().is_some_and(Row::ended)
     }
 
-    /// Steps through the actions, or until the episode ends.
+    /// Takes the actions in turn, until the episode ends.
     fn follow(&mut self, actions: &[Vec<f64>]) -> Outcome {
         for action in actions {
             if self.over() {
@@ -132,7 +132,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The snapshot, where there is one, and all that can be seen now.
+    /// The snapshot and the state, if the environment has them, and the signals.
     fn everything(&mut self) -> (Option<Vec<u8>>, Option<Value>, Vec<u64>) {
         (self.snapshot(), self.state(), bits(self.env.signals()))
     }
@@ -142,7 +142,9 @@ impl Driver {
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), Error> {
-        let Some(env) = self.env.snapshots() else { return Err(Error::State("no snapshots".into())) };
+        let Some(env) = self.env.snapshots() else {
+            return Err(Error::State("the environment has no snapshots".into()));
+        };
         env.restore(snapshot, &mut self.observation)
     }
 
@@ -151,7 +153,9 @@ impl Driver {
     }
 
     fn set_state(&mut self, state: &Value) -> Result<(), Error> {
-        let Some(env) = self.env.settable() else { return Err(Error::State("no state to set".into())) };
+        let Some(env) = self.env.settable() else {
+            return Err(Error::State("the environment has no state to set".into()));
+        };
         env.set_state(state, &mut self.observation)
     }
 }
@@ -164,7 +168,7 @@ fn numbers(bits: &[u64]) -> Vec<f64> {
     bits.iter().map(|bits| f64::from_bits(*bits)).collect()
 }
 
-/// Uniform actions; `stretch` beyond 1 leaves the box.
+/// Uniform random actions; with `stretch` above 1 some lie outside the action space.
 fn actions(env: &dyn Env, index: u64, count: usize, stretch: f64) -> Vec<Vec<f64>> {
     let mut stream = random::stream(0, "conformance", index);
     let space = &env.spec().action;
@@ -212,11 +216,11 @@ fn spec_is_sound(make: Make<'_>, _: Chance) -> Outcome {
     ensure(bounded, || format!("the action space is not bounded: {:?}", spec.action))?;
     ensure(spec.horizon > 0, || "the horizon is 0".into())?;
     let names: HashSet<_> = spec.signals.iter().collect();
-    ensure(names.len() == spec.signals.len(), || format!("a signal's name comes twice in {:?}", spec.signals))?;
-    ensure(make().spec() == spec, || "two environments of one kind differ in their specs".into())?;
+    ensure(names.len() == spec.signals.len(), || format!("a signal's name appears twice in {:?}", spec.signals))?;
+    ensure(make().spec() == spec, || "two environments of the same kind have different specs".into())?;
     if let Some(scene) = env.drawable().and_then(|env| env.scene()) {
         for name in &scene.axes {
-            ensure(spec.signals.contains(name), || format!("a scene, but no signal {name}"))?;
+            ensure(spec.signals.contains(name), || format!("the scene's axis {name} is not a signal"))?;
         }
         let [left, right, bottom, top] = scene.bounds;
         ensure(left < right && bottom < top, || format!("the scene's bounds are empty: {:?}", scene.bounds))?;
@@ -251,14 +255,14 @@ fn ends_are_marked(make: Make<'_>, _: Chance) -> Outcome {
     let horizon = env.spec().horizon;
     let still: Vec<f64> =
         env.spec().action.low.iter().zip(&env.spec().action.high).map(|(l, h)| (l + h) / 2.0).collect();
-    // Doing nothing reaches the horizon in some tasks where random actions fall over at once.
+    // In some tasks random actions fall over at once, while the neutral action reaches the horizon.
     for actions in [actions(&*env, 0, horizon + 1, 1.0), vec![still; horizon + 1]] {
         let rows = episode(make, 0, &actions)?;
         let Some((last, before)) = rows.split_last() else { return Err("no rows".into()) };
         let steps = before.len();
-        ensure(steps <= horizon, || format!("an episode went {steps} steps, past the horizon of {horizon}"))?;
-        ensure(last.ended(), || format!("the episode stopped at step {steps} without a mark"))?;
-        // `terminated` says that no value follows, `truncated` that it does.
+        ensure(steps <= horizon, || format!("an episode took {steps} steps, past the horizon of {horizon}"))?;
+        ensure(last.ended(), || format!("the episode ended at step {steps}, neither terminated nor truncated"))?;
+        // A terminated episode has no value beyond its end; a truncated one has.
         ensure(!(last.terminated && last.truncated), || format!("step {steps} is both terminated and truncated"))?;
         ensure(!last.truncated || steps == horizon, || format!("truncated at step {steps}, horizon {horizon}"))?;
     }
@@ -280,21 +284,21 @@ fn seeds_matter(make: Make<'_>, chance: Chance) -> Outcome {
     let (first, second) = (episode(make, 1, &actions)?, episode(make, 2, &actions)?);
     match chance {
         Chance::Nothing => same_rows("seeds 1 and 2", &first, &second),
-        Chance::Start => ensure(first[0] != second[0], || "seeds 1 and 2 start alike".into()),
+        Chance::Start => ensure(first[0] != second[0], || "seeds 1 and 2 give the same initial state".into()),
         Chance::Steps => ensure(first != second, || "seeds 1 and 2 give the same episode".into()),
     }
 }
 
-fn reset_forgets(make: Make<'_>, _: Chance) -> Outcome {
+fn reset_discards(make: Make<'_>, _: Chance) -> Outcome {
     let mut driver = Driver::start(make, 3)?;
     let actions = actions(&*driver.env, 3, SHORT, 1.0);
     driver.follow(&actions[..actions.len() / 4])?;
     driver.reset(4)?;
     driver.follow(&actions)?;
-    same_rows("after a reset amid an episode", &episode(make, 4, &actions)?, &driver.rows)
+    same_rows("after a reset in the middle of an episode", &episode(make, 4, &actions)?, &driver.rows)
 }
 
-fn over_is_over(make: Make<'_>, _: Chance) -> Outcome {
+fn steps_need_an_episode(make: Make<'_>, _: Chance) -> Outcome {
     let mut env = make();
     let actions = actions(&*env, 5, env.spec().horizon, 1.0);
     let mut observation = vec![0.0; env.spec().observation.dim()];
@@ -308,7 +312,7 @@ fn over_is_over(make: Make<'_>, _: Chance) -> Outcome {
     }
     driver.reset(6)?;
     driver.follow(&actions)?;
-    same_rows("after a step too many and a reset", &episode(make, 6, &actions)?, &driver.rows)
+    same_rows("after a step beyond the end and a reset", &episode(make, 6, &actions)?, &driver.rows)
 }
 
 fn actions_are_clipped(make: Make<'_>, _: Chance) -> Outcome {
@@ -325,7 +329,7 @@ fn actions_are_clipped(make: Make<'_>, _: Chance) -> Outcome {
     same_rows("actions up to four times too large", &episode(make, 7, &clipped)?, &episode(make, 7, &wide)?)
 }
 
-fn bad_calls_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
+fn invalid_calls_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
     let mut driver = Driver::start(make, 8)?;
     let actions = actions(&*driver.env, 8, SHORT, 1.0);
     let undisturbed = episode(make, 8, &actions)?;
@@ -350,12 +354,12 @@ fn bad_calls_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
             let state = env.state();
             given.push(env.set_state(&state, &mut bad).err());
         }
-        let refused = given.iter().all(|error| matches!(error, Some(Error::Length { .. })));
-        ensure(refused, || format!("step, reset, set_state with a longer observation gave {given:?}"))?;
+        let rejected = given.iter().all(|error| matches!(error, Some(Error::Length { .. })));
+        ensure(rejected, || format!("step, reset, set_state with a longer observation gave {given:?}"))?;
         driver.follow(&actions[i..i + 1])?;
     }
     driver.follow(&actions[4..])?;
-    same_rows("between bad calls", &undisturbed, &driver.rows)
+    same_rows("after invalid calls", &undisturbed, &driver.rows)
 }
 
 fn state_round_trip(make: Make<'_>, _: Chance) -> Outcome {
@@ -365,7 +369,7 @@ fn state_round_trip(make: Make<'_>, _: Chance) -> Outcome {
     let Some(state) = driver.state() else { return Ok(()) };
     let [mut first, mut second] = [Driver::start(make, 10)?, Driver::start(make, 10)?];
     for set in [&mut first, &mut second] {
-        set.set_state(&state).map_err(|error| format!("{state} was refused: {error}"))?;
+        set.set_state(&state).map_err(|error| format!("{state} was rejected: {error}"))?;
         let back = set.state().unwrap_or_default();
         ensure(back == state, || format!("{state} came back as {back}"))?;
         ensure(close(&set.observation, &driver.observation, TOLERANCE), || {
@@ -376,7 +380,7 @@ fn state_round_trip(make: Make<'_>, _: Chance) -> Outcome {
     same_rows("the same state, seed and actions", &first.rows, &second.rows)
 }
 
-fn state_goes_on(make: Make<'_>, chance: Chance, tolerance: f64) -> Outcome {
+fn state_continues(make: Make<'_>, chance: Chance, tolerance: f64) -> Outcome {
     if chance == Chance::Steps {
         return Ok(());
     }
@@ -386,13 +390,15 @@ fn state_goes_on(make: Make<'_>, chance: Chance, tolerance: f64) -> Outcome {
     let Some(state) = driver.state() else { return Ok(()) };
     let mut set = Driver::start(make, 10)?;
     set.set_state(&state).map_err(|error| error.to_string())?;
-    // The set episode's clock restarts: it may last longer, never shorter.
+    // Setting a state restarts the step count, so that episode may last longer but never shorter.
     let (from, few) = (driver.rows.len(), &actions[3..8]);
     driver.follow(few)?;
     set.follow(few)?;
     for (t, (expected, seen)) in driver.rows[from..].iter().zip(&set.rows[1..]).enumerate() {
         let (expected, seen) = (numbers(&expected.observation), numbers(&seen.observation));
-        ensure(close(&expected, &seen, tolerance), || format!("{t} steps on: observation {seen:?}, not {expected:?}"))?;
+        ensure(close(&expected, &seen, tolerance), || {
+            format!("{t} steps later: observation {seen:?}, not {expected:?}")
+        })?;
     }
     Ok(())
 }
@@ -403,37 +409,37 @@ fn close(a: &[f64], b: &[f64], tolerance: f64) -> bool {
 
 /// Invalid states, among them near misses of a valid one.
 fn invalid_states(state: &Value) -> Vec<Value> {
-    let mut none = vec![json!(null), json!(3), json!("x"), json!([]), json!({}), json!({ "no such key": 1 })];
+    let mut invalid = vec![json!(null), json!(3), json!("x"), json!([]), json!({}), json!({ "no such key": 1 })];
     if let Value::Object(map) = state {
         let with = |key: &str, value: Value| {
             let mut near = map.clone();
             near.insert(key.into(), value);
             Value::Object(near)
         };
-        none.push(with("no such key", json!(1)));
+        invalid.push(with("no such key", json!(1)));
         for key in map.keys() {
             let mut less = map.clone();
             less.remove(key);
-            none.push(Value::Object(less));
-            none.extend([json!(null), json!("x"), json!({})].map(|value| with(key, value)));
+            invalid.push(Value::Object(less));
+            invalid.extend([json!(null), json!("x"), json!({})].map(|value| with(key, value)));
         }
     }
-    none
+    invalid
 }
 
-fn bad_states_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
+fn invalid_states_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
     let mut driver = Driver::start(make, 11)?;
     let actions = actions(&*driver.env, 11, SHORT, 1.0);
     driver.follow(&actions[..2])?;
     let before = driver.everything();
     let Some(state) = driver.state() else { return Ok(()) };
-    for none in invalid_states(&state) {
-        let given = driver.set_state(&none);
-        ensure(matches!(given, Err(Error::State(_))), || format!("{none} gave {given:?}"))?;
-        ensure(driver.everything() == before, || format!("{none} was refused, but the environment changed"))?;
+    for invalid in invalid_states(&state) {
+        let given = driver.set_state(&invalid);
+        ensure(matches!(given, Err(Error::State(_))), || format!("{invalid} gave {given:?}"))?;
+        ensure(driver.everything() == before, || format!("{invalid} was rejected, but the environment changed"))?;
     }
     driver.follow(&actions[2..])?;
-    same_rows("after bad states", &episode(make, 11, &actions)?, &driver.rows)
+    same_rows("after invalid states", &episode(make, 11, &actions)?, &driver.rows)
 }
 
 fn snapshot_continues(make: Make<'_>, _: Chance) -> Outcome {
@@ -445,9 +451,9 @@ fn snapshot_continues(make: Make<'_>, _: Chance) -> Outcome {
         let mut other = Driver::start(make, 13)?;
         other.follow(&actions[..1])?;
         other.restore(&snapshot).map_err(|error| format!("at step {t}: {error}"))?;
-        ensure(bits(&other.observation) == whole[t].observation, || format!("another observation at step {t}"))?;
-        ensure(bits(other.env.signals()) == whole[t].signals, || format!("other signals at step {t}"))?;
-        ensure(other.snapshot().as_ref() == Some(&snapshot), || format!("another snapshot at step {t}"))?;
+        ensure(bits(&other.observation) == whole[t].observation, || format!("the observation differs at step {t}"))?;
+        ensure(bits(other.env.signals()) == whole[t].signals, || format!("the signals differ at step {t}"))?;
+        ensure(other.snapshot().as_ref() == Some(&snapshot), || format!("the snapshot differs at step {t}"))?;
         other.rows = vec![whole[t].clone()];
         other.follow(&actions[t..])?;
         same_rows(&format!("restored at step {t}"), &whole[t..], &other.rows)?;
@@ -457,10 +463,10 @@ fn snapshot_continues(make: Make<'_>, _: Chance) -> Outcome {
         }
         driver.follow(&actions[t..(t + 1).min(actions.len())])?;
     }
-    same_rows("with snapshots taken", &whole, &driver.rows)
+    same_rows("while taking snapshots", &whole, &driver.rows)
 }
 
-fn bad_snapshots_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
+fn invalid_snapshots_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
     let mut driver = Driver::start(make, 14)?;
     let actions = actions(&*driver.env, 14, SHORT, 1.0);
     driver.follow(&actions[..2])?;
@@ -469,11 +475,11 @@ fn bad_snapshots_change_nothing(make: Make<'_>, _: Chance) -> Outcome {
     let longer = [snapshot.as_slice(), &[0]].concat();
     for bad in [&[], &snapshot[..snapshot.len() - 1], &longer] {
         let given = driver.restore(bad);
-        ensure(given.is_err(), || format!("{} bytes instead of {} were taken", bad.len(), snapshot.len()))?;
-        ensure(driver.everything() == before, || "refused, but the environment changed".into())?;
+        ensure(given.is_err(), || format!("{} bytes were accepted instead of {}", bad.len(), snapshot.len()))?;
+        ensure(driver.everything() == before, || "rejected, but the environment changed".into())?;
     }
     driver.follow(&actions[2..])?;
-    same_rows("after bad snapshots", &episode(make, 14, &actions)?, &driver.rows)
+    same_rows("after invalid snapshots", &episode(make, 14, &actions)?, &driver.rows)
 }
 
 fn no_shared_state(make: Make<'_>, _: Chance) -> Outcome {
@@ -483,6 +489,6 @@ fn no_shared_state(make: Make<'_>, _: Chance) -> Outcome {
         left.follow(&for_left[t..t + 1])?;
         right.follow(&for_right[t..t + 1])?;
     }
-    same_rows("the one of two", &episode(make, 15, &for_left)?, &left.rows)?;
-    same_rows("the other of two", &episode(make, 16, &for_right)?, &right.rows)
+    same_rows("the first of two", &episode(make, 15, &for_left)?, &left.rows)?;
+    same_rows("the second of two", &episode(make, 16, &for_right)?, &right.rows)
 }

@@ -1,10 +1,11 @@
-//! Environments: what an agent acts in, and what a rule may look at.
+//! Environments: what agents act in and what rules are about.
 //!
-//! The tour, in the order data flows: an [`Env`] describes itself by a [`Spec`], is started by a seed and stepped by
-//! actions. Three methods make one; everything else it can do (signals for rules, states that can be set, snapshots,
-//! pictures, the bare engine for benchmarks) is optional. Signals are for rules and people: a learner sees observations,
-//! actions and rewards only. [`conformance`] tests what every environment promises; [`rddl`] makes environments from RDDL
-//! texts; a [`MakeEnv`] makes as many of one kind as a run needs.
+//! A tour in the order in which data flows: an [`Env`] describes itself with a [`Spec`]; a reset with a seed starts an
+//! episode, and actions step it. These three methods are required; everything else (signals for rules, states that can
+//! be set, snapshots, drawing, the bare engine for benchmarks) is optional. Signals are for rules and people: a learner
+//! sees only observations, actions and rewards. [`conformance`] tests what every environment promises, [`rddl`] turns
+//! RDDL domains into environments, and a [`MakeEnv`] creates as many environments of one kind as a run needs.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod check;
 pub mod conformance;
@@ -16,111 +17,111 @@ pub use prudence_core::{BoxSpace, Limb, Scene, Spec, Zone};
 use prudence_core::SettingError;
 use serde_json::Value;
 
-/// What one step gave, beside the observation.
+/// What one step returns besides the observation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// The reward of the step.
     pub reward: f64,
-    /// The task itself ended: no value beyond this step.
+    /// Whether the task itself ended, so that there is no value beyond this step.
     pub terminated: bool,
-    /// The horizon was reached: the episode ends here, the value beyond it counts.
+    /// Whether the episode was cut off, usually by the horizon; the value beyond this step counts.
     pub truncated: bool,
 }
 
-/// A simulator with a seeded start.
+/// An environment: a simulator whose episodes are seeded.
 ///
-/// Observations are written into the caller's slice, so that stepping need not allocate. The same seed and the same
+/// Observations are written into a slice of the caller, so that stepping does not have to allocate. The same seed and
 /// actions give the same bits.
 pub trait Env: Send {
-    /// The fixed description.
+    /// The spaces, the signals and the horizon; they never change.
     fn spec(&self) -> &Spec;
 
-    /// Starts an episode: every draw of the episode follows from `seed`.
+    /// Starts an episode. All random draws of the episode follow from `seed`.
     fn reset(&mut self, seed: u64, observation: &mut [f64]) -> Result<(), Error>;
 
-    /// Takes one step; `action` is in the environment's units and is clipped to the action space (see [`Env::clips`]).
+    /// Takes one step. `action` is in the environment's units and is clipped to the action space (see [`Env::clips`]).
     ///
-    /// An action of the wrong length, one that is not finite, and a step after the episode's end are errors.
+    /// An action that is not finite or has the wrong length is an error, and so is a step after the end of the episode.
     fn step(&mut self, action: &[f64], observation: &mut [f64]) -> Result<Step, Error>;
 
-    /// The signals named in the spec, after the last step. Before the first step they may hold anything: rules do not
-    /// judge the start.
+    /// The signals named in the spec, after the last step. Before the first step they may have any value, because rules
+    /// do not judge the initial state.
     fn signals(&self) -> &[f64] {
         &[]
     }
 
-    /// Whether actions outside the action space act as clipped. False where the simulator being followed takes them as
-    /// they are.
+    /// Whether actions outside the action space are clipped to it. False if the simulator that this environment
+    /// reproduces accepts them as they are.
     fn clips(&self) -> bool {
         true
     }
 
-    /// Access to the state as people and scripts write it.
+    /// Access to the state in readable form, if it can be set.
     fn settable(&mut self) -> Option<&mut dyn Settable> {
         None
     }
 
-    /// Access to everything that the next steps depend on.
+    /// Access to snapshots, if the environment can make them.
     fn snapshots(&mut self) -> Option<&mut dyn Snapshots> {
         None
     }
 
-    /// What pictures are drawn from.
+    /// Access to what pictures are drawn from, if the environment can be drawn.
     fn drawable(&self) -> Option<&dyn Drawable> {
         None
     }
 
-    /// The engine without what we add to it, for benchmarks.
+    /// The engine without our additions, for benchmarks.
     fn bare_engine(&mut self) -> Option<&mut dyn BareEngine> {
         None
     }
 }
 
-/// An environment whose state people can read and set (see `prudence rollout --state`).
+/// An environment whose state people and scripts can read and set.
 pub trait Settable {
     /// The state as people and scripts write it.
     fn state(&self) -> Value;
 
-    /// Replaces the state by one that [`Settable::state`] could have given; the episode's clock restarts and later draws
-    /// stay those of the last reset. An invalid state is rejected and changes nothing.
+    /// Replaces the state by one in the format of [`Settable::state`]. The step count restarts; later random draws are
+    /// still those of the last reset. An invalid state is rejected and changes nothing.
     fn set_state(&mut self, state: &Value, observation: &mut [f64]) -> Result<(), Error>;
 }
 
-/// An environment that can be copied in the middle of an episode.
+/// An environment whose episodes can be saved and continued elsewhere.
 pub trait Snapshots {
-    /// Everything the next steps depend on.
+    /// Everything that the next steps depend on, as bytes.
     fn snapshot(&self) -> Vec<u8>;
 
-    /// Returns to a snapshot of the same kind of environment. An invalid one is rejected and changes nothing.
+    /// Continues from a snapshot of an environment of the same kind. An invalid one is rejected and changes nothing.
     fn restore(&mut self, snapshot: &[u8], observation: &mut [f64]) -> Result<(), Error>;
 }
 
 /// An environment that can be drawn.
 pub trait Drawable {
-    /// The plane that paths are drawn in, for tasks that have one.
+    /// The plane in which paths are drawn, if the task has one.
     fn scene(&self) -> Option<Scene> {
         None
     }
 
-    /// The body as it is now: in the plane of the scene or, without one, seen from the side with the ground at height 0.
-    /// The error says why there is no picture.
+    /// The current pose of the body: in the plane of the scene or, without one, seen from the side with the ground at
+    /// height 0. The error says why it cannot be drawn.
     fn limbs(&self) -> Result<Vec<Limb>, Error>;
 }
 
-/// An environment around an engine that can be stepped alone.
+/// An environment whose engine can be stepped on its own.
 pub trait BareEngine {
-    /// Steps the engine and reads nothing back; the episode is over then. False where nothing moved.
+    /// Steps only the engine and reads nothing back. This ends the episode. Returns false if the engine took no step.
     fn bare_step(&mut self, action: &[f64]) -> bool;
 }
 
-/// Makes environments of one kind: training and tests each take their own.
+/// Creates environments of one kind; training and tests each use their own.
 ///
-/// Every function that gives an environment is one: `|| MyEnv::new()`.
+/// Every function that returns an environment is one: `|| MyEnv::new()`.
 pub trait MakeEnv: Send + Sync {
-    /// A new environment.
+    /// Creates an environment.
     fn make(&self) -> Result<Box<dyn Env>, Error>;
 
-    /// A text that differs where the environment does; a run is resumed only under the same one.
+    /// A text that differs if the environment does. A run is resumed only if it is unchanged.
     fn describe(&self) -> String;
 }
 
@@ -135,50 +136,58 @@ impl<E: Env + 'static, F: Fn() -> E + Send + Sync> MakeEnv for F {
     }
 }
 
-/// A file that the settings of an environment name.
+/// A file that an environment's settings refer to.
 #[derive(Debug)]
 pub struct FileSetting<'a> {
     /// The key in the section `[env]`.
     pub key: &'static str,
-    /// The name of its copy in a run's folder.
+    /// The name of the copy in a run's folder.
     pub copy: &'static str,
-    /// The path given; whoever copies the file puts the copy's name here.
+    /// The path that was given. Whoever copies the file replaces it by the name of the copy.
     pub path: &'a mut String,
 }
 
-/// What can go wrong with an environment.
+/// An error of an environment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An action or observation slice of the wrong length.
     #[error("{what} has {given} numbers, expected {expected}")]
     Length {
-        /// Which slice.
+        /// The name of the slice, such as `action`.
         what: &'static str,
-        /// Its length.
+        /// The length of the slice.
         given: usize,
-        /// The length it must have.
+        /// The length it should have.
         expected: usize,
     },
     /// A number that is not finite.
-    #[error("{what}[{index}] is {value}; it must be a finite number")]
+    #[error("{what}[{index}] is {value}; expected a finite number")]
     NotFinite {
-        /// Which slice.
+        /// The name of the slice, such as `action`.
         what: &'static str,
-        /// Its index.
+        /// The index of the number.
         index: usize,
-        /// The number.
+        /// The number itself.
         value: f64,
     },
     /// A step after the end of the episode or before the first reset.
-    #[error("the episode is over; reset before stepping on")]
+    #[error("the episode is over; reset the environment before the next step")]
     Over,
-    /// A state that this environment cannot take.
+    /// A state or snapshot that is invalid for this environment.
     #[error("state: {0}")]
     State(String),
-    /// What the simulator itself refuses, with the place in its text.
+    /// An error of the simulator, or an RDDL text that is not an environment; names the place in the text.
     #[error("{0}")]
     Simulator(String),
+    /// An RDDL action that is not real. Such domains can be simulated, but they are not environments.
+    #[error("{domain}: action `{action}` is not real; only domains whose actions are all real can be environments")]
+    NotReal {
+        /// The name of the domain.
+        domain: String,
+        /// The ground name of the action.
+        action: String,
+    },
     /// A simulator whose program or library is missing or cannot be used.
     #[error("{0}")]
     Missing(String),

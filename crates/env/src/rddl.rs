@@ -1,17 +1,20 @@
-//! Any RDDL domain whose actions are real and bounded, as an environment.
+//! RDDL domains as environments, if their actions are real and bounded.
 //!
-//! | what          | is                                                                                            |
-//! |---------------|-----------------------------------------------------------------------------------------------|
-//! | observation   | the state-fluents, in the order of the text and row-major in their objects; bools are 0 and 1 |
-//! | its bounds    | what the state-invariants give, else infinite                                                 |
-//! | action        | the action-fluents, in the same order, with the bounds of the action-preconditions            |
-//! | signals       | state-fluents after the step, then the step's intermediate and derived ones, by ground name;  |
-//! |               | the latter are of the state BEFORE the step, and 0 before the first                           |
-//! | episode's end | a termination condition; truncated at the horizon or where a state-invariant breaks           |
+//! | part           | in RDDL                                                                                         |
+//! |----------------|-------------------------------------------------------------------------------------------------|
+//! | observation    | the state-fluents, in the order of the text and row-major in their objects; bools are 0 and 1   |
+//! | its bounds     | from the state-invariants, otherwise infinite                                                   |
+//! | action         | the action-fluents, in the same order, with the bounds of the action-preconditions              |
+//! | signals        | the state-fluents after the step, then the intermediate and derived fluents, by ground name;    |
+//! |                | the latter are computed from the state BEFORE the step, and are 0 before the first step         |
+//! | terminated     | by a termination condition                                                                      |
+//! | truncated      | at the horizon, or where a state-invariant is violated                                          |
 //!
-//! Preconditions that are no bound of one action (a cap on a sum, a bound that depends on the state) are not enforced.
+//! Preconditions that do not bound a single action by constants (a limit on a sum, a bound that depends on the state)
+//! are not enforced.
 //!
-//! A ground name is pyRDDLGym's, `fluent___object__object`; rules know no `-` in a name, so signals have `_` for it.
+//! Ground names are pyRDDLGym's, `fluent___object__object`. Names in rules cannot contain `-`, so signals have `_`
+//! instead.
 
 use std::sync::Arc;
 
@@ -23,10 +26,11 @@ use prudence_core::SettingError;
 use prudence_core::random::{self, Stream, StreamId};
 
 use crate::{
-    BoxSpace, Drawable, Env, Error, FileSetting, Limb, MakeEnv, Scene, Settable, Snapshots, Spec, Step, check_finite, check_length,
+    BoxSpace, Drawable, Env, Error, FileSetting, Limb, MakeEnv, Scene, Settable, Snapshots, Spec, Step, check_finite,
+    check_length,
 };
 
-/// The texts that come with the program, by the name that follows [`BUILTIN`].
+/// The built-in texts, by the name that follows [`BUILTIN`].
 const TEXTS: &[(&str, &str)] = &[
     ("navigation.rddl", include_str!("../../../tasks/rddl/navigation.rddl")),
     ("navigation-instance.rddl", include_str!("../../../tasks/rddl/navigation-instance.rddl")),
@@ -34,24 +38,24 @@ const TEXTS: &[(&str, &str)] = &[
     ("hvac-instance.rddl", include_str!("../../../tasks/rddl/hvac-instance.rddl")),
 ];
 
-/// What a text of the program's own begins with, where else a path stands.
+/// The prefix that marks the name of a built-in text, in place of a path.
 pub const BUILTIN: &str = "builtin:";
 
-/// What a task file may set.
+/// The settings of an RDDL environment, as in the section `[env]` of a task file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RddlSettings {
-    /// The file of the domain, or `builtin:NAME`.
+    /// The path of the domain, or `builtin:NAME`.
     pub domain: String,
-    /// The file of the instance and its non-fluents, or `builtin:NAME`.
+    /// The path of the instance and its non-fluents, or `builtin:NAME`.
     pub instance: String,
-    /// Whether there is chance; without, every Normal gives its mean.
+    /// Whether the domain's noise is drawn. Without it, every Normal gives its mean.
     #[serde(default = "yes")]
     pub noise: bool,
-    /// Steps in an episode, where not the instance's horizon.
+    /// The number of steps in an episode, if it is not the instance's horizon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub horizon: Option<usize>,
-    /// The plane to draw paths in.
+    /// The plane in which paths are drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scene: Option<Scene>,
 }
@@ -61,7 +65,7 @@ fn yes() -> bool {
 }
 
 impl RddlSettings {
-    /// A domain that comes with the program: `navigation` or `hvac`.
+    /// The settings of a built-in domain: `navigation` or `hvac`.
     pub fn builtin(name: &str) -> Self {
         Self {
             domain: format!("{BUILTIN}{name}.rddl"),
@@ -72,7 +76,7 @@ impl RddlSettings {
         }
     }
 
-    /// The files that the settings name, each with the name of its copy in a run's folder.
+    /// The files that the settings refer to, each with the name of its copy in a run's folder.
     pub fn files(&mut self) -> Vec<FileSetting<'_>> {
         let instance_copy = if self.instance == self.domain { "domain.rddl" } else { "instance.rddl" };
         [("domain", "domain.rddl", &mut self.domain), ("instance", instance_copy, &mut self.instance)]
@@ -88,17 +92,17 @@ impl MakeEnv for RddlSettings {
         Ok(Box::new(Rddl::new(self)?))
     }
 
-    /// The texts, wherever they lie.
+    /// Depends on the content of the texts and not on their paths.
     fn describe(&self) -> String {
         let text = |file: &str| source("", file).map_or_else(|error| error.to_string(), |source| source.text);
         format!("rddl {:?} {:?}\n{}\n{}", self.noise, self.horizon, text(&self.domain), text(&self.instance))
     }
 }
 
-/// Largest file that is read: a domain is written by hand, an instance perhaps by a program.
-const MOST_BYTES: u64 = 16 << 20;
+/// The largest file that is read. A domain is written by hand, but a program may have generated an instance.
+const MAX_BYTES: u64 = 16 << 20;
 
-/// A refused value of the section `[env]`.
+/// An error about a setting in the section `[env]`.
 fn setting(key: &str, value: String, expected: String) -> SettingError {
     SettingError { key: format!("env.{key}"), value, expected }
 }
@@ -108,26 +112,27 @@ fn source(key: &str, file: &str) -> Result<Source, Error> {
     if let Some(name) = file.strip_prefix(BUILTIN) {
         let found = TEXTS.iter().find(|(known, _)| *known == name);
         let names = || TEXTS.iter().map(|(name, _)| format!("{BUILTIN}{name}")).collect::<Vec<_>>().join(", ");
-        let (_, text) = found.ok_or_else(|| refuse(format!("no text of that name; there are {}", names())))?;
+        let (_, text) = found.ok_or_else(|| refuse(format!("there is no such text; expected one of {}", names())))?;
         return Ok(Source::new(file, *text));
     }
     let size = std::fs::metadata(file).map_err(|e| refuse(format!("cannot read the file: {e}")))?;
-    if !size.is_file() || size.len() > MOST_BYTES {
-        return Err(refuse(format!("expected a file of at most {MOST_BYTES} bytes")));
+    if !size.is_file() || size.len() > MAX_BYTES {
+        return Err(refuse(format!("expected a file of at most {MAX_BYTES} bytes")));
     }
+    #[expect(clippy::disallowed_methods, reason = "the text of a domain is part of the environment")]
     let bytes = std::fs::read(file).map_err(|e| refuse(format!("cannot read the file: {e}")))?;
     Ok(Source::decode(file, &bytes))
 }
 
-/// A domain with an instance; see the module's text.
+/// A domain with an instance; see the documentation of the module.
 pub struct Rddl {
     simulator: Simulator,
     spec: Spec,
     states: Vec<Ground>,
-    /// Where the signals are among the simulator's values.
+    /// The indices of the signals among the simulator's values.
     places: Vec<usize>,
     signals: Vec<f64>,
-    /// The action of a step, clipped.
+    /// The clipped action of the current step.
     action: Vec<f64>,
     scene: Option<Scene>,
     noise: bool,
@@ -136,7 +141,7 @@ pub struct Rddl {
 }
 
 impl Rddl {
-    /// Reads and compiles the texts; the episode is over until the first reset.
+    /// Reads and compiles the texts. The first episode begins with the first reset.
     pub fn new(settings: &RddlSettings) -> Result<Self, Error> {
         let mut sources = vec![source("domain", &settings.domain)?];
         if settings.instance != settings.domain {
@@ -158,7 +163,10 @@ impl Rddl {
         let mut names: Vec<&String> = spec.signals.iter().collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Error::Simulator(format!("two fluents would be the signal `{}`: rename one of them", pair[0])));
+            return Err(Error::Simulator(format!(
+                "two fluents would both give the signal `{}`: rename one of them",
+                pair[0]
+            )));
         }
         check_scene(settings.scene.as_ref(), &spec.signals)?;
         let mut env = Self {
@@ -189,37 +197,36 @@ impl Rddl {
     }
 }
 
-/// Refuses an action that no policy of ours can choose.
+/// The bounds of the actions, or an error about an action that a policy could not choose.
 fn action_space(program: &Program) -> Result<BoxSpace, Error> {
     let actions = program.ground(Kind::Action);
     let refuse = |name: &str, why: &str| Err(Error::Simulator(format!("{}: action `{name}` {why}", program.domain())));
     for action in &actions {
         if action.range != Range::Real {
-            return refuse(
-                &action.name,
-                "is not real: only domains whose actions are all real can be environments \
-                 (`prudence rddl simulate` runs the others)",
-            );
+            return Err(Error::NotReal { domain: program.domain().to_owned(), action: action.name.clone() });
         }
         let (low, high) = action.bounds;
         if !(high - low).is_finite() {
             return refuse(
                 &action.name,
                 &format!(
-                    "has the bounds {low} and {high}: give it finite ones by action-preconditions, such as \
+                    "has the bounds {low} and {high}: bound it by action-preconditions, such as \
                      forall_{{?x : type}} [a(?x) >= -1.0] and forall_{{?x : type}} [a(?x) <= 1.0]"
                 ),
             );
         }
         if low >= high {
-            return refuse(&action.name, &format!("has no room between its bounds {low} and {high}"));
+            return refuse(&action.name, &format!("has empty bounds: {low} is not below {high}"));
         }
     }
     let Some(first) = actions.first() else {
-        return Err(Error::Simulator(format!("{}: it has no action-fluents", program.domain())));
+        return Err(Error::Simulator(format!("{}: the domain has no action-fluents", program.domain())));
     };
     if program.max_nondef_actions().is_some_and(|most| most < actions.len() as u64) {
-        return refuse(&first.name, "and the others cannot all be taken: max-nondef-actions is less than their number");
+        return refuse(
+            &first.name,
+            "and the others cannot all be taken at once: max-nondef-actions is below the number of actions",
+        );
     }
     let (low, high) = actions.iter().map(|action| action.bounds).unzip();
     Ok(BoxSpace { low, high })
@@ -229,12 +236,12 @@ fn observation_space(program: &Program, states: &[Ground]) -> Result<BoxSpace, E
     let refuse = |why: &str| Err(Error::Simulator(format!("{}: {why}", program.domain())));
     if let Some(observed) = program.ground(Kind::Observ).first() {
         return refuse(&format!(
-            "`{}` is an observation-fluent; only domains whose state is observed can be environments",
+            "`{}` is an observation-fluent; only domains with a fully observed state can be environments",
             observed.name
         ));
     }
     if states.is_empty() {
-        return refuse("it has no state-fluents to observe");
+        return refuse("the domain has no state-fluents to observe");
     }
     let (low, high) = states.iter().map(|state| state.bounds).unzip();
     Ok(BoxSpace { low, high })
@@ -245,12 +252,12 @@ fn horizon(program: &Program, settings: &RddlSettings) -> Result<usize, Error> {
     let steps = match settings.horizon {
         Some(steps) => steps,
         None => program.horizon().and_then(|steps| usize::try_from(steps).ok()).ok_or_else(|| {
-            refuse("none".into(), "the instance gives no horizon: set one, a whole number of at least 1")
+            refuse("none".into(), "the instance has no horizon; expected a whole number of at least 1")
         })?,
     };
     match steps {
         1..=1_000_000 => Ok(steps),
-        _ => Err(refuse(steps.to_string(), "a whole number from 1 to 1000000")),
+        _ => Err(refuse(steps.to_string(), "expected a whole number from 1 to 1000000")),
     }
 }
 
@@ -264,7 +271,11 @@ fn check_scene(scene: Option<&Scene>, signals: &[String]) -> Result<(), Error> {
     }
     let [left, right, bottom, top] = scene.bounds;
     if !(left < right && bottom < top && scene.bounds.iter().all(|bound| bound.is_finite())) {
-        return refuse("bounds", format!("{:?}", scene.bounds), "expected left, right, bottom, top".to_owned());
+        return refuse(
+            "bounds",
+            format!("{:?}", scene.bounds),
+            "expected finite [left, right, bottom, top] with left < right and bottom < top".to_owned(),
+        );
     }
     Ok(())
 }
@@ -299,11 +310,12 @@ impl Env for Rddl {
         for (i, clipped) in self.action.iter_mut().enumerate() {
             *clipped = action[i].clamp(space.low[i], space.high[i]);
         }
-        let step = match self.noise {
-            true => self.simulator.step(&self.action, &mut self.draws),
-            false => self.simulator.step(&self.action, &mut Noiseless),
+        let step = if self.noise {
+            self.simulator.step(&self.action, &mut self.draws)
+        } else {
+            self.simulator.step(&self.action, &mut Noiseless)
         };
-        self.over = true; // after an error, too
+        self.over = true; // an error also ends the episode
         let step = step.map_err(|error| Error::Simulator(error.to_string()))?;
         self.read_signals();
         let numbers = self.spec.signals.iter().map(String::as_str).zip(self.signals.iter().copied());
@@ -415,7 +427,7 @@ impl Drawable for Rddl {
         self.scene.clone()
     }
 
-    /// A disc at the position in the scene's plane.
+    /// A disc at the current position in the plane.
     fn limbs(&self) -> Result<Vec<Limb>, Error> {
         let signal = |name: &String| self.spec.signals.iter().position(|signal| signal == name);
         let axes = self.scene.as_ref().map(|scene| (scene, scene.axes.each_ref().map(signal)));
@@ -432,14 +444,14 @@ fn within(ground: &Ground, value: f64) -> bool {
     value.is_finite() && ground.bounds.0 <= value && value <= ground.bounds.1
 }
 
-/// One value a state-fluent, in their order.
+/// One value per state-fluent, in their order.
 fn parse_state(program: &Program, states: &[Ground], state: &Value) -> Result<Vec<f64>, Error> {
     let names = || states.iter().map(|ground| ground.name.as_str()).collect::<Vec<_>>().join(", ");
     let Value::Object(map) = state else {
         return Err(Error::State(format!("{state} is not an object with the keys {}", names())));
     };
     if let Some(key) = map.keys().find(|key| !states.iter().any(|ground| ground.name == **key)) {
-        return Err(Error::State(format!("{key:?} is not a key of it; the keys are {}", names())));
+        return Err(Error::State(format!("unknown key {key:?}; the keys are {}", names())));
     }
     states.iter().map(|ground| parse_value(program, ground, map)).collect()
 }
@@ -462,16 +474,16 @@ fn parse_value(program: &Program, ground: &Ground, map: &Map<String, Value>) -> 
     };
     match (map.get(name), value.filter(|value| within(ground, *value))) {
         (_, Some(value)) => Ok(value),
-        (Some(given), None) => Err(Error::State(format!("{name} = {given}: it must be {expected}"))),
-        (None, None) => Err(Error::State(format!("{name} is missing; give {expected}"))),
+        (Some(given), None) => Err(Error::State(format!("{name} = {given}; expected {expected}"))),
+        (None, None) => Err(Error::State(format!("{name} is missing; expected {expected}"))),
     }
 }
 
 const SNAPSHOT_VERSION: u8 = 3;
-/// Version, whether the episode is over, steps, position in the stream, which stream; the signals follow.
+/// Version, whether the episode is over, step count, position in the stream, id of the stream; the signals follow.
 const SNAPSHOT_HEAD: usize = 1 + 1 + 8 + 8 + 16;
 
-/// The next bytes of a head whose length was checked.
+/// The next bytes of a header whose length has been checked.
 fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
     let Some((head, tail)) = bytes.split_first_chunk::<N>() else { return [0; N] };
     *bytes = tail;

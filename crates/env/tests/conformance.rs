@@ -1,4 +1,4 @@
-//! The suite catches what it is there to catch: each fault below must be found, by the promise it breaks.
+//! Tests of the conformance suite itself: it must find each of the faults below by the promise that the fault breaks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -139,7 +139,7 @@ impl Snapshots for Faulty {
     fn restore(&mut self, snapshot: &[u8], observation: &mut [f64]) -> Result<(), Error> {
         match self.fault {
             Fault::StaleSnapshot => {
-                // The place in the random stream is forgotten.
+                // The position in the random stream is lost.
                 let mut stale = snapshot.to_vec();
                 if let Some(word) = stale.get_mut(10..18) {
                     word.fill(0);
@@ -159,15 +159,15 @@ fn every_fault_is_found_by_the_promise_it_breaks() {
         (Fault::UnboundedAction, "the spec is sound"),
         (Fault::MissingSignal, "every row is within the spec"),
         (Fault::NarrowBox, "every row is within the spec"),
-        (Fault::EarlyTruncation, "episodes end marked"),
-        (Fault::NoTruncation, "episodes end marked"),
-        (Fault::BothMarks, "episodes end marked"),
-        (Fault::HiddenCounter, "a reset forgets"),
-        (Fault::IgnoredSeed, "seeds differ"),
-        (Fault::UnclippedAction, "actions outside the box"),
-        (Fault::NanTaken, "a bad call"),
-        (Fault::StepOnBadAction, "a bad call"),
-        (Fault::MoreStepsThanTheHorizon, "no step before a reset or after the end"),
+        (Fault::EarlyTruncation, "episodes end terminated or truncated"),
+        (Fault::NoTruncation, "episodes end terminated or truncated"),
+        (Fault::BothMarks, "episodes end terminated or truncated"),
+        (Fault::HiddenCounter, "a reset discards"),
+        (Fault::IgnoredSeed, "different seeds give different episodes"),
+        (Fault::UnclippedAction, "actions outside the action space"),
+        (Fault::NanTaken, "an invalid call"),
+        (Fault::StepOnBadAction, "an invalid call"),
+        (Fault::MoreStepsThanTheHorizon, "a step before a reset or after the end"),
         (Fault::StateNotSet, "a state can be set again"),
         (Fault::LooseState, "an invalid state"),
         (Fault::MovedByBadState, "an invalid state"),
@@ -175,15 +175,15 @@ fn every_fault_is_found_by_the_promise_it_breaks() {
         (Fault::ShortSnapshot, "an invalid snapshot"),
         (Fault::SharedState, "the same seed and actions"),
     ] {
-        let found = check(&|| Box::new(Faulty::new(fault)), Chance::Steps).expect_err("a fault went unnoticed");
+        let found = check(&|| Box::new(Faulty::new(fault)), Chance::Steps).expect_err("a fault was not found");
         assert!(found.starts_with(promise), "{fault:?} was found as {found:?}");
     }
 }
 
 #[test]
-fn a_sound_environment_passes_only_under_its_own_kind_of_chance() {
+fn a_sound_environment_passes_only_with_the_right_kind_of_chance() {
     let sound = || -> Box<dyn Env> { Box::new(Faulty::new(Fault::None)) };
     check(&sound, Chance::Steps).unwrap();
-    assert!(check(&sound, Chance::Nothing).unwrap_err().starts_with("seeds differ"));
-    assert!(check(&sound, Chance::Start).unwrap_err().starts_with("seeds differ"));
+    assert!(check(&sound, Chance::Nothing).unwrap_err().starts_with("different seeds give different episodes"));
+    assert!(check(&sound, Chance::Start).unwrap_err().starts_with("different seeds give different episodes"));
 }

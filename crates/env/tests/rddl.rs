@@ -1,5 +1,4 @@
-//! RDDL domains as environments: what is accepted, what is refused and in which words.
-#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
+//! RDDL domains as environments: what is accepted, what is rejected and with which message.
 
 use std::path::Path;
 
@@ -15,7 +14,7 @@ fn hvac_keeps_every_promise() {
     check(&|| Box::new(build(false)), Chance::Nothing).unwrap();
 }
 
-/// One step by hand: heat through walls, from hall and outside, and by the air.
+/// One step computed by hand: heat through the walls, from the hall and the outside, and from the air.
 #[test]
 fn hvac_without_noise_is_the_heat_balance() {
     let mut env = Rddl::new(&RddlSettings { noise: false, ..RddlSettings::builtin("hvac") }).unwrap();
@@ -40,7 +39,7 @@ fn hvac_without_noise_is_the_heat_balance() {
     assert_eq!(env.signals()[hot], f64::from(u8::from(expected[0] > 21.0)));
 }
 
-/// Every kind of state, an interm-fluent, a derived one, and an end before the horizon.
+/// Every kind of state-fluent, an intermediate and a derived fluent, and an end before the horizon.
 const KINDS: &str = "domain kinds {
     types { side : { @left, @right }; lamp : object; };
     pvariables {
@@ -83,7 +82,7 @@ fn every_kind_of_state_and_a_termination_keep_every_promise() {
         let settings = write(folder.path(), &KINDS.replace("TERMINATION", termination));
         check(&|| Box::new(Rddl::new(&settings).unwrap()), Chance::Steps).unwrap();
     }
-    // At the horizon's own step a termination is no truncation.
+    // A termination at the horizon is not a truncation.
     let mut env = Rddl::new(&write(folder.path(), &KINDS.replace("TERMINATION", "count >= 12;"))).unwrap();
     let mut at = [0.0; 5];
     env.reset(0, &mut at).unwrap();
@@ -94,7 +93,7 @@ fn every_kind_of_state_and_a_termination_keep_every_promise() {
 }
 
 #[test]
-fn a_broken_invariant_ends_the_episode_and_a_number_that_is_none_is_an_error() {
+fn a_violated_invariant_truncates_the_episode_and_a_number_that_is_not_finite_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let text = KINDS.replace("TERMINATION", "false;");
     let mut env = Rddl::new(&write(folder.path(), &text.replace("count <= 100", "count <= 2"))).unwrap();
@@ -122,8 +121,8 @@ non-fluents n { domain = d; objects { o : { p, q }; }; }
 instance i { domain = d; non-fluents = n; init-state { s(p) = 0.0; }; HORIZON max-nondef-actions = pos-inf; discount = 1.0; }
 ";
 
-/// The error of an environment of a text made from [`DOMAIN`] by replacing words.
-fn refused(words: &[(&str, &str)]) -> String {
+/// The error of an environment whose text is [`DOMAIN`] with some words replaced.
+fn error_of(words: &[(&str, &str)]) -> String {
     let good = [
         ("RANGE", "real"),
         ("DEFAULT", "0.0"),
@@ -137,20 +136,20 @@ fn refused(words: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_text_of_the_users_own_is_an_environment_or_is_refused_by_name() {
-    assert_eq!(refused(&[]), "");
+fn unsuitable_domains_are_rejected_with_the_name_of_the_fluent() {
+    assert_eq!(error_of(&[]), "");
     let contains = |text: String, parts: &[&str]| {
         parts.iter().for_each(|part| assert!(text.contains(part), "`{part}` is not in:\n{text}"));
     };
-    contains(refused(&[("BOUND", "")]), &["a___p", "inf", "action-preconditions"]);
+    contains(error_of(&[("BOUND", "")]), &["a___p", "inf", "action-preconditions"]);
     contains(
-        refused(&[("RANGE", "bool"), ("DEFAULT", "false"), (">= -1.0", "| true"), ("BOUND", "")]),
+        error_of(&[("RANGE", "bool"), ("DEFAULT", "false"), (">= -1.0", "| true"), ("BOUND", "")]),
         &["a___p", "real"],
     );
-    contains(refused(&[("HORIZON", "horizon = pos-inf;")]), &["horizon"]);
-    contains(refused(&[("CPF", "s(?o, ?o)")]), &["d.rddl:4:", "s(?o, ?o)"]);
+    contains(error_of(&[("HORIZON", "horizon = pos-inf;")]), &["horizon"]);
+    contains(error_of(&[("CPF", "s(?o, ?o)")]), &["d.rddl:4:", "s(?o, ?o)"]);
     contains(
-        refused(&[
+        error_of(&[
             (
                 "s(o) :",
                 "s-s(o) : { state-fluent, real, default = 0.0 }; s_s(o) : { state-fluent, real, default = 0.0 }; s(o) :",
@@ -159,12 +158,12 @@ fn a_text_of_the_users_own_is_an_environment_or_is_refused_by_name() {
         ]),
         &["s_s___p", "rename"],
     );
-    contains(refused(&[("CPF", "t(?o)")]), &["d.rddl:4:", "`t`"]);
-    contains(refused(&[("BOUND", "forall_{?o : o} [a(?o) <= -2.0];")]), &["`a`", "bounds"]);
+    contains(error_of(&[("CPF", "t(?o)")]), &["d.rddl:4:", "`t`"]);
+    contains(error_of(&[("BOUND", "forall_{?o : o} [a(?o) <= -2.0];")]), &["`a`", "bounds"]);
 }
 
 #[test]
-fn settings_read_and_refuse() {
+fn settings_are_parsed_and_checked() {
     let read = |text: &str| serde_json::from_str::<RddlSettings>(text).map_err(|error| error.to_string());
     let navigation = |rest: &str| {
         read(&format!(
@@ -188,7 +187,7 @@ fn settings_read_and_refuse() {
 }
 
 #[test]
-fn a_changed_text_is_another_environment() {
+fn a_changed_text_changes_the_description() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("d.rddl");
     let domain = file.to_string_lossy().into_owned();
@@ -197,5 +196,5 @@ fn a_changed_text_is_another_environment() {
         std::fs::write(&file, text).unwrap();
         settings.describe()
     };
-    assert_ne!(describe("one"), describe("another"));
+    assert_ne!(describe("one"), describe("two"));
 }

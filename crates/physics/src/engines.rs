@@ -1,10 +1,11 @@
-//! The physics engines: fetched once, checked, kept in a cache, opened at run time.
+//! The physics engines: downloaded once, verified, kept in a cache and loaded at run time.
 //!
-//! Nothing third-party is committed and `cargo build` needs no engine. [`Engines::install`] fetches pinned Python wheels
-//! (they are zip files that hold the C library and the models; no Python runs later), compares their SHA-256 with the
-//! ones below, and unpacks only what is needed into a new folder that is then renamed into place: a crash leaves the old,
-//! the new or none, never half. The cache is `$PRUDENCE_ENGINES`, else `$XDG_CACHE_HOME/prudence/engines`, else
-//! `~/.cache/prudence/engines`.
+//! No third-party files are committed, and `cargo build` needs no engine. [`Engines::install`] downloads pinned Python
+//! wheels (zip files with the C library and the models; no Python is needed later), compares their SHA-256 with the
+//! hashes below, and unpacks only what is needed into a new folder, which is then renamed into place: a crash leaves
+//! the old folder, the new one or none, but never an incomplete one. The cache is `$PRUDENCE_ENGINES`, otherwise
+//! `$XDG_CACHE_HOME/prudence/engines`, otherwise `~/.cache/prudence/engines`.
+#![expect(clippy::disallowed_methods, reason = "the installation writes its own cache, file by file")]
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -15,18 +16,18 @@ use std::process::{Command, Stdio};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// A physics engine and the models made for it.
+/// A physics engine and the models of its tasks.
 #[derive(Debug)]
 pub struct Engine {
-    /// Its name, as the cache's folder has it.
+    /// The name in the cache's folder, such as `mujoco`.
     pub id: &'static str,
-    /// Its name, as people write it.
+    /// The name for messages, such as `MuJoCo`.
     pub name: &'static str,
-    /// The version that tasks are made for: others move differently.
+    /// The version that the tasks are made for; other versions simulate differently.
     pub version: &'static str,
     /// The tasks that need it.
     pub tasks: &'static [&'static str],
-    /// Its library, among its files.
+    /// The file name of the library.
     pub library: &'static str,
     wheels: &'static [Wheel],
 }
@@ -39,7 +40,7 @@ struct Wheel {
     parts: &'static [Part],
 }
 
-/// What is taken from a wheel.
+/// A file that is taken from a wheel.
 #[derive(Debug)]
 struct Part {
     entry: &'static str,
@@ -49,14 +50,14 @@ struct Part {
     keep: Keep,
 }
 
-/// What is kept of a file. The cuts are ours, not those of a tool such as `strip`, so that what is installed is the same
-/// everywhere: its size and SHA-256 are pinned, too, and `status` can check them.
+/// Which part of a file is kept. It is cut here and not by a tool such as `strip`, so that the result is the same
+/// everywhere: its size and SHA-256 are also pinned, and `status` can check them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     All,
-    /// Of a library, what is loaded; not the names for debuggers that follow, nor the table of sections.
+    /// Of a library, the part that is loaded, without the debug symbols after it and without the section table.
     Loaded,
-    /// Of a URDF model, what collides; not what is drawn, whose meshes are many and large.
+    /// Of a URDF model, the collision shapes, without the visuals, whose meshes are many and large.
     Colliding,
 }
 
@@ -70,7 +71,7 @@ impl Part {
     }
 }
 
-/// For Hopper, Walker2d and HalfCheetah.
+/// The engine of Hopper, Walker2d and HalfCheetah.
 pub static MUJOCO: Engine = Engine {
     id: "mujoco",
     name: "MuJoCo",
@@ -117,7 +118,7 @@ pub static MUJOCO: Engine = Engine {
     ],
 };
 
-/// For Ball and Car.
+/// The engine of Ball and Car.
 pub static BULLET: Engine = Engine {
     id: "bullet",
     name: "Bullet",
@@ -183,11 +184,11 @@ pub static BULLET: Engine = Engine {
     ],
 };
 
-/// Every engine.
+/// All engines.
 pub static ENGINES: [&Engine; 2] = [&MUJOCO, &BULLET];
 
 impl Engine {
-    /// Its folder in a cache.
+    /// The name of the engine's folder in a cache.
     fn folder(&self) -> String {
         format!("{}-{}", self.id, self.version)
     }
@@ -197,7 +198,7 @@ impl Engine {
     }
 }
 
-/// Which wheel pip shall take, whatever Python it runs on: the one whose SHA-256 is above.
+/// Arguments that make pip select the wheel whose SHA-256 is above, whatever Python it runs on.
 const PIP: [&str; 15] = [
     "-m",
     "pip",
@@ -216,7 +217,7 @@ const PIP: [&str; 15] = [
     "--dest",
 ];
 
-/// Steps that [`Engines::install`] tells of: two a wheel.
+/// The number of steps that [`Engines::install`] reports: two per wheel.
 pub fn install_steps() -> u64 {
     ENGINES.iter().map(|engine| 2 * engine.wheels.len() as u64).sum()
 }
@@ -227,34 +228,34 @@ pub struct Engines {
     root: PathBuf,
 }
 
-/// What is there of an engine.
+/// How much of an engine is installed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// The engine's name.
+    /// The name of the engine, as in [`Engine::id`].
     pub engine: &'static str,
-    /// The version that tasks need.
+    /// The version that the tasks need.
     pub version: &'static str,
-    /// The tasks that need it.
+    /// The tasks that need the engine.
     pub tasks: &'static [&'static str],
-    /// Its folder.
+    /// The folder of the engine.
     pub path: PathBuf,
-    /// Whether every file is there and is the one it should be.
+    /// Whether all files exist and are the pinned ones.
     pub installed: bool,
-    /// Each file.
+    /// The status of each file.
     pub files: Vec<FileStatus>,
 }
 
-/// What is there of a file.
+/// Whether a file of an engine is installed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileStatus {
-    /// Its name in the engine's folder.
+    /// The path of the file within the engine's folder.
     pub file: &'static str,
-    /// Why it cannot be used, if so.
+    /// Why the file cannot be used, if it cannot.
     pub problem: Option<String>,
 }
 
 impl Engines {
-    /// The cache that the environment variables name.
+    /// The cache given by the environment variables.
     pub fn from_environment() -> Result<Self, Error> {
         let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let below = |base: OsString, rest: &str| Path::new(&base).join(rest);
@@ -271,12 +272,12 @@ impl Engines {
         Self { root: root.into() }
     }
 
-    /// Where an engine and its models are, or would be.
+    /// The folder of an engine and its models, whether or not it exists.
     pub fn folder(&self, engine: &Engine) -> PathBuf {
         self.root.join(engine.folder())
     }
 
-    /// What is there, engine by engine and file by file; reads and hashes all of it.
+    /// Checks all files of all engines, which reads and hashes them.
     pub fn status(&self) -> Vec<Status> {
         ENGINES.iter().map(|engine| self.status_of(engine)).collect()
     }
@@ -291,24 +292,23 @@ impl Engines {
         Status { engine: engine.id, version: engine.version, tasks: engine.tasks, path, installed, files }
     }
 
-    /// The path of an engine's file if it is the pinned one; what is wrong with it and what to do otherwise.
+    /// The path of an engine's file if it is the pinned one, otherwise what is wrong with it.
     pub(crate) fn checked(&self, engine: &Engine, name: &str) -> Result<PathBuf, String> {
         let path = self.folder(engine).join(name);
         let part = engine.parts().find(|part| part.name == name);
         let problem = part.map_or_else(|| Some("not a file of the engine".to_owned()), |part| problem(&path, part));
-        let about = match problem {
-            None => return Ok(path),
+        match problem {
+            None => Ok(path),
             Some(_) if !path.exists() => {
-                format!("{} {} is not installed ({} is missing)", engine.name, engine.version, path.display())
+                Err(format!("{} {} is not installed ({} is missing)", engine.name, engine.version, path.display()))
             }
-            Some(problem) => format!("{}: {problem}", path.display()),
-        };
-        Err(format!("{about}; {INSTALL}"))
+            Some(problem) => Err(format!("{}: {problem}", path.display())),
+        }
     }
 
-    /// Installs what is missing and says whether anything was. Wheels come from the folder `from` or through pip.
+    /// Installs what is missing and returns whether anything was. Wheels come from the folder `from` or through pip.
     ///
-    /// `progress` hears what is being done, and which of [`install_steps`] steps that is.
+    /// `progress` is called with the number of the current step, of [`install_steps`] in all, and its description.
     pub fn install(&self, from: Option<&Path>, progress: &mut dyn FnMut(u64, &str)) -> Result<bool, Error> {
         let (mut changed, mut steps) = (false, 0);
         for engine in ENGINES {
@@ -331,13 +331,13 @@ impl Engines {
             return Err(Error::Platform { name: engine.name, version: engine.version });
         }
         fs::create_dir_all(&self.root).map_err(Error::io(&self.root, "create the folder"))?;
-        // One installs at a time; the lock goes with the process, so a killed install blocks nobody.
+        // One process installs at a time. The lock ends with the process, so a killed installation blocks no other.
         let lock = self.root.join(".lock");
         let locked =
             OpenOptions::new().create(true).append(true).open(&lock).and_then(|file| file.lock().map(|()| file));
         let _locked = locked.map_err(Error::io(&lock, "lock"))?;
         if self.status_of(engine).installed {
-            return Ok(false); // by the one before us
+            return Ok(false); // installed by another process in the meantime
         }
         let staging = Staging::new(self.root.join(".staging"))?;
         let (wheels, new) = (staging.0.join("wheels"), staging.0.join(engine.folder()));
@@ -365,16 +365,13 @@ impl Engines {
     }
 }
 
-/// What to do where an engine cannot be used.
-pub(crate) const INSTALL: &str = "run: prudence engines install";
-
-/// A folder for work in progress; what a killed install left is removed first.
+/// A temporary folder; the remains of a killed installation are removed first.
 struct Staging(PathBuf);
 
 impl Staging {
     fn new(path: PathBuf) -> Result<Self, Error> {
         if path.exists() {
-            fs::remove_dir_all(&path).map_err(Error::io(&path, "remove what an interrupted install left"))?;
+            fs::remove_dir_all(&path).map_err(Error::io(&path, "remove the remains of an interrupted installation"))?;
         }
         fs::create_dir(&path).map_err(Error::io(&path, "create the folder"))?;
         Ok(Self(path))
@@ -383,11 +380,11 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0); // the next install does it otherwise
+        let _ = fs::remove_dir_all(&self.0); // if this fails, the next installation removes it
     }
 }
 
-/// Why a file is not the one it should be.
+/// Why a file is not the pinned one.
 fn problem(path: &Path, part: &Part) -> Option<String> {
     let length = match fs::metadata(path) {
         Ok(metadata) => metadata.len(),
@@ -406,9 +403,10 @@ fn problem(path: &Path, part: &Part) -> Option<String> {
 
 fn given_wheel(folder: &Path, wheel: &Wheel) -> Result<PathBuf, Error> {
     let file = folder.join(wheel.file);
-    match file.is_file() {
-        true => Ok(file),
-        false => Err(Error::NoWheel { folder: folder.to_owned(), file: wheel.file, requirement: wheel.requirement }),
+    if file.is_file() {
+        Ok(file)
+    } else {
+        Err(Error::NoWheel { folder: folder.to_owned(), file: wheel.file, requirement: wheel.requirement })
     }
 }
 
@@ -430,7 +428,7 @@ fn download(wheel: &Wheel, folder: &Path) -> Result<PathBuf, Error> {
     let told = String::from_utf8_lossy(&output.stderr);
     let last: Vec<&str> = told.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     Err(fail(match last.as_slice() {
-        [] => format!("{}, and no file {}", output.status, wheel.file),
+        [] => format!("{}, but there is no file {}", output.status, wheel.file),
         lines => lines[lines.len().saturating_sub(3)..].join("; "),
     }))
 }
@@ -441,17 +439,17 @@ fn unpack(wheel: &Path, part: &Part, folder: &Path) -> Result<(), Error> {
     let mut archive = zip::ZipArchive::new(file).map_err(zip)?;
     let entry = archive.by_name(part.entry).map_err(zip)?;
     let mut bytes = Vec::new();
-    let most = match part.keep {
-        Keep::All => part.bytes + 1, // so that a longer file is no match
+    let limit = match part.keep {
+        Keep::All => part.bytes + 1, // so that a longer file does not match
         Keep::Loaded => part.bytes,
         Keep::Colliding => 1 << 20,
     };
-    entry.take(most).read_to_end(&mut bytes).map_err(Error::io(wheel, "unpack"))?;
+    entry.take(limit).read_to_end(&mut bytes).map_err(Error::io(wheel, "unpack"))?;
     match part.keep {
         Keep::All => {}
         Keep::Loaded if bytes.len() < 64 => {}
         Keep::Loaded => {
-            // ELF: where the table of sections is, and its sizes; only the table of segments is needed.
+            // ELF: the offset and the sizes of the section table; only the segment table is needed.
             bytes[40..48].fill(0);
             bytes[58..64].fill(0);
         }
@@ -490,76 +488,74 @@ fn sha256(path: &Path) -> io::Result<String> {
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Makes new names in a folder survive a power cut.
+/// Makes new names in a folder survive a power failure.
 fn sync(folder: &Path) -> Result<(), Error> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io(folder, "sync the folder"))
 }
 
-/// What can go wrong with an installation.
+/// An error of the installation of engines.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No variable says where the cache is.
-    #[error("no place for the engines: set PRUDENCE_ENGINES to a folder (HOME and XDG_CACHE_HOME are not set)")]
+    /// No environment variable determines the cache.
+    #[error("no folder for the engines: PRUDENCE_ENGINES, XDG_CACHE_HOME and HOME are not set; set PRUDENCE_ENGINES")]
     NoPlace,
-    /// The pinned library is for another machine.
-    #[error("{name} {version} can be installed on Linux on x86-64 only")]
+    /// The pinned library is for another platform.
+    #[error("{name} {version} can only be installed on Linux on x86-64")]
     Platform {
-        /// The engine.
+        /// The name of the engine.
         name: &'static str,
-        /// Its version.
+        /// The version of the engine.
         version: &'static str,
     },
-    /// `--from` names a folder without a wheel.
-    #[error("{}: there is no {file} in it; fetch it where there is a network: python3 -m pip download --no-deps --only-binary=:all: --python-version=3.11 --abi=cp311 --platform=manylinux_2_28_x86_64 --platform=manylinux2014_x86_64 {requirement}", folder.display())]
+    /// The given folder of wheels does not contain one.
+    #[error("{}: there is no {file} in this folder", folder.display())]
     NoWheel {
-        /// The folder.
+        /// The folder that was given.
         folder: PathBuf,
-        /// The wheel's name.
+        /// The file name of the wheel.
         file: &'static str,
-        /// What pip calls it.
+        /// The requirement that pip downloads it by.
         requirement: &'static str,
     },
-    /// pip did not bring the wheel.
-    #[error(
-        "cannot fetch {requirement} with `{python} -m pip download`: {why}\nwithout a network: prudence engines install --from DIR, with {file} in DIR"
-    )]
+    /// pip failed to download a wheel.
+    #[error("cannot fetch {requirement} with `{python} -m pip download`: {why}")]
     Fetch {
-        /// What pip was asked for.
+        /// The requirement that was passed to pip.
         requirement: &'static str,
-        /// The wheel's name.
+        /// The file name of the wheel.
         file: &'static str,
-        /// The interpreter; `$PYTHON` chooses another.
+        /// The interpreter; `$PYTHON` selects another.
         python: String,
-        /// What it said.
+        /// The last lines of pip's error output.
         why: String,
     },
     /// A file that is not the pinned one.
     #[error("{}: SHA-256 {found}, expected {expected}; it is not the pinned file", path.display())]
     Hash {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its hash.
+        /// The hash of the file.
         found: String,
-        /// The pinned one.
+        /// The pinned hash.
         expected: &'static str,
     },
     /// A wheel that cannot be unpacked.
     #[error("{}: {why}", path.display())]
     Zip {
-        /// The wheel.
+        /// The path of the wheel.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the wheel.
         why: String,
     },
-    /// The file system refused.
+    /// The operating system reported an error.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
-        /// The file or folder.
+        /// The file or folder that was used.
         path: PathBuf,
-        /// What was tried.
+        /// What was attempted, such as `write`.
         action: &'static str,
-        /// What the system says.
+        /// The operating system's error.
         source: io::Error,
     },
 }

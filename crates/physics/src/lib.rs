@@ -1,8 +1,9 @@
-//! The physics engines and the environments made on them.
+//! The physics engines and their environments.
 //!
-//! [`engines`] installs them; [`mujoco`] is Hopper, Walker2d and HalfCheetah on MuJoCo; [`bullet`] is Bullet Safety Gym's
-//! Ball and Car on Bullet. The libraries are opened at run time, so that building needs neither. The unsafe files are
-//! `foreign.rs`, `mujoco/engine.rs` and `bullet/engine.rs`.
+//! [`engines`] installs the engines; [`mujoco`] has Hopper, Walker2d and HalfCheetah on MuJoCo; [`bullet`] has Bullet
+//! Safety Gym's Ball and Car on Bullet. The libraries are loaded at run time, so building needs neither of them. Unsafe
+//! code is limited to `foreign.rs`, `mujoco/engine.rs` and `bullet/engine.rs`.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod bullet;
 pub mod engines;

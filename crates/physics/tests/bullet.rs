@@ -1,22 +1,21 @@
-//! Bullet's four environments: what they promise, and what is said of engines and models that cannot be used.
+//! Bullet's four environments: their promises, and the errors about engines and models that cannot be used.
 //!
-//! Steps and starts beside bullet-safety-gym's own are compared by `tests/bullet-parity`.
-#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
+//! `tests/bullet-parity` compares steps and initial states with bullet-safety-gym.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
-use prudence_physics::bullet::{Agent, Bullet, BulletSettings, Task, Variant};
-use prudence_env::conformance::{Chance, check_within};
-use prudence_physics::engines::{BULLET, Engines};
 use prudence_core::random;
+use prudence_env::conformance::{Chance, check_within};
 use prudence_env::{Env, Error, Settable as _};
+use prudence_physics::bullet::{Agent, Bullet, BulletSettings, Task, Variant};
+use prudence_physics::engines::{BULLET, Engines};
 use rand::RngExt as _;
 use serde_json::{Value, json};
 
 prudence_physics::bullet_symbols!();
 
-/// The user's cache, filled by the same function that `prudence engines install` calls.
+/// The user's cache, with the engines installed.
 fn engines() -> &'static Engines {
     static ENGINES: OnceLock<Engines> = OnceLock::new();
     ENGINES.get_or_init(|| {
@@ -30,7 +29,8 @@ fn engines() -> &'static Engines {
 fn all() -> Vec<BulletSettings> {
     let variants = [Variant::Original, Variant::Pypi];
     let tasks = [Task::Circle, Task::Run];
-    let with = |agent| tasks.iter().flat_map(move |task| variants.map(|variant| BulletSettings::new(agent, *task, variant)));
+    let with =
+        |agent| tasks.iter().flat_map(move |task| variants.map(|variant| BulletSettings::new(agent, *task, variant)));
     with(Agent::Ball).chain(with(Agent::Car)).collect()
 }
 
@@ -55,7 +55,7 @@ fn contains(text: &str, parts: &[&str]) {
 #[test]
 fn all_four_keep_every_promise_in_both_variants() {
     for settings in all() {
-        // A written state holds no memory of contacts, which long steps lean on: what goes on is the motion, not its digits.
+        // A state does not include contacts, which matter more in long steps, so only the rough motion continues.
         let tolerance = if settings.variant == Variant::Original { 1e-4 } else { 0.1 };
         let checked = check_within(&|| Box::new(build(&settings)), Chance::Start, tolerance);
         assert_eq!(checked, Ok(()), "{settings:?}");
@@ -81,7 +81,7 @@ fn an_episode_does_not_depend_on_those_before_it() {
             episode(&mut used, seed);
         }
         assert_eq!(episode(&mut used, 5), fresh, "{settings:?}");
-        // Nor on one that was left close to where the next starts, in contact with the floor there.
+        // Nor on one that ended close to the next start, in contact with the floor there.
         for seed in 0..10 {
             let mut observation = start(&mut used, seed);
             used.step(&[0.1, 0.1], &mut observation).unwrap();
@@ -94,7 +94,7 @@ fn an_episode_does_not_depend_on_those_before_it() {
 }
 
 #[test]
-fn ten_thousand_extreme_actions_of_an_agent_stay_finite() {
+fn extreme_actions_give_finite_observations() {
     for settings in all() {
         let mut env = build(&settings);
         let mut stream = random::stream(0, "extreme", 0);
@@ -105,7 +105,7 @@ fn ten_thousand_extreme_actions_of_an_agent_stay_finite() {
             if over {
                 env.reset(t, &mut observation).unwrap();
             }
-            let held = t % 7 != 0; // bang-bang, and now and then something else
+            let held = t % 7 != 0; // bang-bang, and occasionally other values
             let mut draw = || values[stream.random_range(0..if held { 2 } else { values.len() })];
             let step = env.step(&[draw(), draw()], &mut observation).unwrap();
             assert!(observation.iter().chain(env.signals()).all(|x| x.is_finite()) && step.reward.is_finite());
@@ -120,7 +120,7 @@ fn ten_thousand_extreme_actions_of_an_agent_stay_finite() {
 }
 
 #[test]
-fn only_the_originals_car_takes_actions_beyond_their_range() {
+fn only_the_original_car_does_not_clip_actions() {
     for settings in all() {
         let seen = |action: [f64; 2]| {
             let mut env = build(&settings);
@@ -137,7 +137,7 @@ fn only_the_originals_car_takes_actions_beyond_their_range() {
 }
 
 #[test]
-fn signals_say_where_and_how_fast() {
+fn signals_give_position_and_speed() {
     let settings = BulletSettings::new(Agent::Ball, Task::Run, Variant::Original);
     let (mut circle, mut run) = (build(&BulletSettings { task: Task::Circle, ..settings.clone() }), build(&settings));
     let at = |x: f64, y: f64, vx: f64| {
@@ -159,7 +159,7 @@ fn signals_say_where_and_how_fast() {
 }
 
 #[test]
-fn threads_see_what_one_alone_sees() {
+fn parallel_threads_give_the_results_of_a_single_one() {
     let episode = |seed: u64| {
         let mut env = build(&all()[seed as usize]);
         let mut observation = start(&mut env, seed);
@@ -176,18 +176,21 @@ fn threads_see_what_one_alone_sees() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(alone, together);
-    let mut moved = car(); // made here, used there
+    let mut moved = car(); // created here, used on another thread
     std::thread::spawn(move || start(&mut moved, 0)).join().unwrap();
 }
 
 #[test]
-fn settings_are_read_from_a_task_file_and_wrong_ones_are_told() {
+fn settings_are_parsed_and_invalid_ones_are_rejected() {
     let read = |text: &str| serde_json::from_str::<BulletSettings>(text).map_err(|error| error.to_string());
     let given = read(r#"{"agent": "car", "task": "run"}"#).unwrap();
     assert_eq!(given, BulletSettings::new(Agent::Car, Task::Run, Variant::Original));
     let wrong = read(r#"{"agent": "car", "task": "run", "variant": "pypi"}"#).unwrap_err();
     contains(&wrong, &["pypi", "original", "pypi-1.4"]);
-    let horizon = |horizon| BulletSettings { horizon: Some(horizon), ..BulletSettings::new(Agent::Ball, Task::Run, Variant::Pypi) };
+    let horizon = |horizon| BulletSettings {
+        horizon: Some(horizon),
+        ..BulletSettings::new(Agent::Ball, Task::Run, Variant::Pypi)
+    };
     assert_eq!(build(&horizon(7)).spec().horizon, 7);
     let told = Bullet::with_engines(&horizon(0), engines()).err().unwrap().to_string();
     contains(&told, &["env.horizon = 0", "1000000"]);
@@ -213,7 +216,7 @@ fn an_invalid_state_is_rejected() {
 }
 
 #[test]
-fn an_engine_or_a_model_that_is_damaged_is_told_with_the_command_to_run() {
+fn a_missing_or_damaged_engine_or_model_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let copy = |name: &str| {
         let engines = Engines::at(folder.path().join(name));
@@ -232,32 +235,32 @@ fn an_engine_or_a_model_that_is_damaged_is_told_with_the_command_to_run() {
             other => panic!("{:?}", other.err()),
         }
     };
-    let run = "run: prudence engines install";
+
     let file = |engines: &Engines, name: &str| engines.folder(&BULLET).join(name);
     let cut = |path: &Path, to: usize| std::fs::write(path, &std::fs::read(path).unwrap()[..to]).unwrap();
 
     let absent = Engines::at(folder.path().join("none"));
-    contains(&refused(&absent), &["Bullet 3.2.7 is not installed", BULLET.library, run]);
+    contains(&refused(&absent), &["Bullet 3.2.7 is not installed", BULLET.library]);
 
     let engines = copy("cut");
     cut(&file(&engines, BULLET.library), 4_000_000);
-    contains(&refused(&engines), &[BULLET.library, "4000000 bytes, expected 8262376", run]);
+    contains(&refused(&engines), &[BULLET.library, "4000000 bytes, expected 8262376"]);
 
     let engines = copy("no mesh");
     std::fs::remove_file(file(&engines, "meshes/chassis_differential.STL")).unwrap();
-    contains(&refused(&engines), &["chassis_differential.STL is missing", run]);
+    contains(&refused(&engines), &["chassis_differential.STL is missing"]);
 
     let engines = copy("other model");
     let model = file(&engines, "racecar_differential.urdf");
     std::fs::write(&model, std::fs::read_to_string(&model).unwrap().replacen("0.7", "0.8", 1)).unwrap();
-    contains(&refused(&engines), &["racecar_differential.urdf: damaged: SHA-256", run]);
+    contains(&refused(&engines), &["racecar_differential.urdf: damaged: SHA-256"]);
 
-    // The failures left nothing behind that would be in the way.
+    // The failures do not affect a later environment.
     start(&mut Bullet::with_engines(&all()[4], &copy("whole")).unwrap(), 0);
 }
 
 #[test]
-fn a_car_and_a_ball_move_as_they_are_told() {
+fn a_car_and_a_ball_follow_their_actions() {
     let after = |agent: Agent, action: [f64; 2]| {
         let mut env = build(&BulletSettings::new(agent, Task::Run, Variant::Original));
         let mut observation = start(&mut env, 0);
@@ -277,7 +280,8 @@ fn a_car_and_a_ball_move_as_they_are_told() {
 
 #[test]
 fn the_rules_of_the_runs_can_be_kept() {
-    // Hand-made: hold a speed just below the limit, on the line y = 0. The returns are those of the task files' references.
+    // Hand-written policies that hold a speed just below the limit on the line y = 0. The returns are the references in
+    // the task files.
     let ball = |[_, y, vx, vy]: [f64; 4]| [5.0 * (2.49 - vx) + 0.1, -0.5 * y - vy];
     let car = |[_, y, vx, vy]: [f64; 4]| [-2.0 * (1.49 - vx) - 0.25, 0.15 * y + 0.5 * vy];
     let play = |agent: Agent, policy: &dyn Fn([f64; 4]) -> [f64; 2]| {

@@ -1,4 +1,4 @@
-//! What Bullet's environments take of memory; alone in its process, so that nobody else's use is measured.
+//! The memory use of Bullet's environments. This test has its own process, so that nothing else is measured.
 
 use prudence_env::Env as _;
 use prudence_physics::bullet::{Agent, Bullet, BulletSettings, Task, Variant};
@@ -6,7 +6,8 @@ use prudence_physics::engines::Engines;
 
 prudence_physics::bullet_symbols!();
 
-/// The memory that is the process's own, in bytes; not the library's pages, which come and go as the machine likes.
+/// The anonymous memory of the process, in bytes; the pages of libraries are excluded, because the system may evict
+/// them.
 fn resident() -> i64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap();
     let kilobytes = |key: &str| -> i64 {
@@ -17,14 +18,14 @@ fn resident() -> i64 {
 }
 
 fn grown(mut work: impl FnMut(u64), count: u64) -> i64 {
-    (0..count / 10).for_each(&mut work); // pools fill
+    (0..count / 10).for_each(&mut work); // fills pools
     let before = resident();
     (0..count).for_each(&mut work);
     resident() - before
 }
 
 #[test]
-fn ten_thousand_resets_and_hundreds_of_worlds_leave_nothing_behind() {
+fn resets_and_worlds_do_not_leak_memory() {
     let engines = Engines::from_environment().unwrap();
     engines.install(None, &mut |_, _| {}).unwrap();
     for agent in [Agent::Ball, Agent::Car] {
@@ -40,8 +41,8 @@ fn ten_thousand_resets_and_hundreds_of_worlds_leave_nothing_behind() {
             10_000,
         );
         assert!(resets < 1 << 20, "{agent:?}: 10,000 resets took {resets} bytes");
-        // A world that was left connected would take more than a megabyte, 500 MB in all. What the allocator does not give
-        // back depends on how its heap lies: 45 kB to 29 MB were seen for the same worlds.
+        // A world that was not disconnected would take more than 1 MB, 500 MB in all. How much the allocator does not
+        // return depends on the layout of its heap: from 45 kB to 29 MB for the same worlds.
         let worlds = grown(|seed| build().reset(seed, &mut observation).unwrap(), 500);
         assert!(worlds < 100 << 20, "{agent:?}: 500 worlds took {worlds} bytes");
         println!("{agent:?}: {resets} bytes after 10,000 resets, {worlds} after 500 worlds");

@@ -1,23 +1,22 @@
-//! MuJoCo's three environments: Gymnasium's semantics, and what is said of engines and models that cannot be used.
+//! MuJoCo's three environments: Gymnasium's semantics, and the errors about engines and models that cannot be used.
 //!
-//! Steps beside Gymnasium's own are compared by `tests/mujoco-parity`.
-#![expect(clippy::disallowed_methods, reason = "a test writes the files that a user would")]
+//! `tests/mujoco-parity` compares steps with Gymnasium.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use prudence_core::random;
 use prudence_env::conformance::{Chance, check};
+use prudence_env::{Drawable as _, Env, Error, Settable as _, Snapshots as _};
 use prudence_physics::engines::{Engines, MUJOCO};
 use prudence_physics::mujoco::{Model, Mujoco, MujocoSettings};
-use prudence_core::random;
-use prudence_env::{Drawable as _, Env, Error, Settable as _, Snapshots as _};
 use rand::RngExt as _;
 use serde_json::json;
 
 const MODELS: [Model; 3] = [Model::Hopper, Model::Walker2d, Model::HalfCheetah];
 
-/// The user's cache, filled by the same function that `prudence engines install` calls.
+/// The user's cache, with the engines installed.
 fn engines() -> &'static Engines {
     static ENGINES: OnceLock<Engines> = OnceLock::new();
     ENGINES.get_or_init(|| {
@@ -35,7 +34,7 @@ fn plain(model: Model) -> Mujoco {
     build(&MujocoSettings::new(model)).unwrap()
 }
 
-/// Without an early end where the model has one.
+/// Settings without termination.
 fn enduring(model: Model) -> MujocoSettings {
     let terminate_when_unhealthy = (model != Model::HalfCheetah).then_some(false);
     MujocoSettings { terminate_when_unhealthy, ..MujocoSettings::new(model) }
@@ -60,7 +59,7 @@ fn all_three_keep_every_promise() {
 }
 
 #[test]
-fn ten_thousand_extreme_actions_stay_finite() {
+fn extreme_actions_give_finite_observations() {
     for model in MODELS {
         let mut env = build(&enduring(model)).unwrap();
         let mut stream = random::stream(0, "extreme", 0);
@@ -71,7 +70,7 @@ fn ten_thousand_extreme_actions_stay_finite() {
             if over {
                 env.reset(t, &mut observation).unwrap();
             }
-            let held = t % 7 != 0; // bang-bang, and now and then something else
+            let held = t % 7 != 0; // bang-bang, and occasionally other values
             let mut draw = || values[stream.random_range(0..if held { 2 } else { values.len() })];
             let action: Vec<f64> = (0..env.spec().action.dim()).map(|_| draw()).collect();
             let step = env.step(&action, &mut observation).unwrap();
@@ -86,12 +85,12 @@ fn ten_thousand_extreme_actions_stay_finite() {
 }
 
 #[test]
-fn a_start_that_explodes_is_an_error_with_the_engines_words() {
+fn an_unstable_start_is_an_error_with_the_message_of_the_engine() {
     let mut env = build(&enduring(Model::Hopper)).unwrap();
     let mut observation = vec![0.0; 11];
     let state = json!({ "qpos": [0.0, 1.25, 0.0, 0.0, 0.0, 0.0], "qvel": [0.0, 0.0, 1e9, -1e9, 1e9, 0.0] });
     env.set_state(&state, &mut observation).unwrap();
-    let error = (0..100).find_map(|_| env.step(&[0.0; 3], &mut observation).err()).expect("it cannot go on");
+    let error = (0..100).find_map(|_| env.step(&[0.0; 3], &mut observation).err()).expect("the simulation is unstable");
     contains(&error.to_string(), &["step 1: MuJoCo: ", "unstable"]);
     assert!(matches!(env.step(&[0.0; 3], &mut observation), Err(Error::Over)));
     env.reset(0, &mut observation).unwrap();
@@ -99,7 +98,7 @@ fn a_start_that_explodes_is_an_error_with_the_engines_words() {
 }
 
 #[test]
-fn a_solver_without_room_is_an_error_with_the_engines_words() {
+fn a_solver_without_memory_is_an_error_with_the_message_of_the_engine() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("small.xml");
     let good = std::fs::read_to_string(engines().folder(&MUJOCO).join("hopper.xml")).unwrap();
@@ -109,7 +108,7 @@ fn a_solver_without_room_is_an_error_with_the_engines_words() {
 }
 
 #[test]
-fn threads_see_what_one_alone_sees() {
+fn parallel_threads_give_the_results_of_a_single_one() {
     let episode = |seed: u64| {
         let mut env = build(&enduring(Model::Walker2d)).unwrap();
         let mut observation = vec![0.0; 17];
@@ -130,7 +129,7 @@ fn threads_see_what_one_alone_sees() {
 }
 
 #[test]
-fn no_bytes_make_restore_or_the_steps_after_it_crash() {
+fn invalid_snapshots_never_crash_restore_or_the_steps_after_it() {
     let mut stream = random::stream(0, "bytes", 0);
     for model in MODELS {
         let mut env = build(&enduring(model)).unwrap();
@@ -151,7 +150,7 @@ fn no_bytes_make_restore_or_the_steps_after_it_crash() {
                 let _ = env.step(&action, &mut observation).and_then(|_| env.step(&action, &mut observation));
             }
         }
-        assert!(taken > 500, "{model:?}: {taken}");
+        assert!(taken > 500, "{model:?}: only {taken} snapshots were accepted");
         env.restore(&good, &mut observation).unwrap();
         env.step(&action, &mut observation).unwrap();
     }
@@ -161,10 +160,10 @@ fn no_bytes_make_restore_or_the_steps_after_it_crash() {
         env.snapshot()
     };
     let foreign = plain(Model::Walker2d).restore(&snapshot(Model::HalfCheetah), &mut [0.0; 17]);
-    assert!(matches!(foreign, Err(Error::State(_))), "one size, another model: {foreign:?}");
+    assert!(matches!(foreign, Err(Error::State(_))), "a different model with the same sizes: {foreign:?}");
 }
 
-/// Kolmogorov-Smirnov's largest distance between samples and a distribution.
+/// The Kolmogorov-Smirnov distance between samples and a distribution.
 fn distance(samples: &mut [f64], cdf: impl Fn(f64) -> f64) -> f64 {
     samples.sort_by(f64::total_cmp);
     let n = samples.len() as f64;
@@ -182,11 +181,12 @@ fn normal_cdf(x: f64) -> f64 {
 }
 
 #[test]
-fn ten_thousand_starts_are_distributed_as_gymnasiums() {
+fn initial_states_have_the_distribution_of_gymnasium() {
     for (model, scale, normal) in
         [(Model::Hopper, 5e-3, false), (Model::Walker2d, 5e-3, false), (Model::HalfCheetah, 0.1, true)]
     {
-        let settings = MujocoSettings { exclude_current_positions_from_observation: Some(false), ..MujocoSettings::new(model) };
+        let settings =
+            MujocoSettings { exclude_current_positions_from_observation: Some(false), ..MujocoSettings::new(model) };
         let mut env = build(&settings).unwrap();
         let size = env.spec().observation.dim();
         let mut observation = vec![0.0; size];
@@ -199,11 +199,12 @@ fn ten_thousand_starts_are_distributed_as_gymnasiums() {
         for (i, column) in columns.iter_mut().enumerate() {
             let noise = |x: f64| (x - middle(i)) / scale;
             let is_normal = normal && i >= size / 2;
-            let found = match is_normal {
-                true => distance(column, |x| normal_cdf(noise(x))),
-                false => distance(column, |x| ((noise(x) + 1.0) / 2.0).clamp(0.0, 1.0)),
+            let found = if is_normal {
+                distance(column, |x| normal_cdf(noise(x)))
+            } else {
+                distance(column, |x| ((noise(x) + 1.0) / 2.0).clamp(0.0, 1.0))
             };
-            // 1.95 / sqrt(n): one in a thousand; the seeds are fixed, so that this passes always or never.
+            // 1.95 / sqrt(n) is exceeded with probability 0.001; the seeds are fixed, so the result never changes.
             assert!(found < 1.95 / 100.0, "{model:?}, number {i}: distance {found}");
             let mean = column.iter().copied().map(noise).sum::<f64>() / 1e4;
             let variance = column.iter().copied().map(|x| noise(x).powi(2)).sum::<f64>() / 1e4;
@@ -214,7 +215,7 @@ fn ten_thousand_starts_are_distributed_as_gymnasiums() {
 }
 
 #[test]
-fn settings_change_what_gymnasiums_change() {
+fn settings_have_the_effects_of_gymnasiums() {
     let mut observation = vec![0.0; 11];
     let mut first = |settings: &MujocoSettings| {
         let mut env = build(settings).unwrap();
@@ -246,13 +247,16 @@ fn settings_change_what_gymnasiums_change() {
 }
 
 #[test]
-fn settings_out_of_range_are_refused_by_name() {
+fn settings_out_of_range_are_rejected_by_name() {
     let refused = |settings: MujocoSettings| refused(&settings, engines());
     let hopper = || MujocoSettings::new(Model::Hopper);
     contains(&refused(MujocoSettings { frame_skip: Some(0), ..hopper() }), &["env.frame_skip = 0"]);
     contains(&refused(MujocoSettings { horizon: Some(0), ..hopper() }), &["env.horizon = 0"]);
     contains(&refused(MujocoSettings { reset_noise_scale: Some(-1.0), ..hopper() }), &["env.reset_noise_scale = -1"]);
-    contains(&refused(MujocoSettings { ctrl_cost_weight: Some(f64::NAN), ..hopper() }), &["env.ctrl_cost_weight = NaN"]);
+    contains(
+        &refused(MujocoSettings { ctrl_cost_weight: Some(f64::NAN), ..hopper() }),
+        &["env.ctrl_cost_weight = NaN"],
+    );
     contains(&refused(MujocoSettings { healthy_z_range: Some([2.0, 1.0]), ..hopper() }), &["env.healthy_z_range"]);
     let walker = MujocoSettings { healthy_state_range: Some([0.0, 1.0]), ..MujocoSettings::new(Model::Walker2d) };
     contains(&refused(walker), &["env.healthy_state_range", "no such setting"]);
@@ -307,17 +311,17 @@ fn with_library(root: &Path, bytes: &[u8]) -> Engines {
 }
 
 #[test]
-fn an_engine_that_cannot_be_used_is_refused_with_the_command_to_run() {
+fn an_engine_that_cannot_be_used_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let hopper = MujocoSettings::new(Model::Hopper);
     let path = |name: &str| folder.path().join(name);
-    let run = "run: prudence engines install";
-    contains(&refused(&hopper, &Engines::at(path("none"))), &["MuJoCo 3.3.7 is not installed", MUJOCO.library, run]);
-    contains(&refused(&hopper, &with_library(&path("text"), b"hello")), &["not a shared library", run]);
+
+    contains(&refused(&hopper, &Engines::at(path("none"))), &["MuJoCo 3.3.7 is not installed", MUJOCO.library]);
+    contains(&refused(&hopper, &with_library(&path("text"), b"hello")), &["not a shared library"]);
     let good = std::fs::read(engines().folder(&MUJOCO).join(MUJOCO.library)).unwrap();
     for share in [1, 2, 3] {
         let cut = with_library(&path(&format!("cut-{share}")), &good[..good.len() * share / 4]);
-        contains(&refused(&hopper, &cut), &["cut short", run]);
+        contains(&refused(&hopper, &cut), &["truncated"]);
     }
     let source = path("other.c");
     std::fs::write(
@@ -329,7 +333,7 @@ fn an_engine_that_cannot_be_used_is_refused_with_the_command_to_run() {
     let compiler = Command::new("cc").arg("-shared").arg("-fPIC").arg("-o").args([&built, &source]).status().unwrap();
     assert!(compiler.success());
     let other = with_library(&path("other"), &std::fs::read(&built).unwrap());
-    contains(&refused(&hopper, &other), &["MuJoCo 3.5.0", "3.3.7", MUJOCO.library, run]);
+    contains(&refused(&hopper, &other), &["MuJoCo 3.5.0", "3.3.7", MUJOCO.library]);
 }
 
 /// `[[x, z], [x, z], radius]`, as `tests/golden/make_limbs.py` writes it.
@@ -342,7 +346,7 @@ struct Pose {
 }
 
 #[test]
-fn limbs_are_where_the_engine_has_them() {
+fn limbs_have_the_positions_of_the_engine() {
     let poses: std::collections::BTreeMap<String, Pose> =
         serde_json::from_str(include_str!("../../../tests/golden/limbs.json")).unwrap();
     for (model, name) in MODELS.into_iter().zip(["hopper", "walker2d", "half-cheetah"]) {
@@ -362,7 +366,7 @@ fn limbs_are_where_the_engine_has_them() {
 }
 
 #[test]
-fn a_robot_that_would_be_drawn_wrongly_runs_without_a_picture() {
+fn a_robot_that_cannot_be_drawn_correctly_runs_but_is_not_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("other.xml");
     let text = std::fs::read_to_string(engines().folder(&MUJOCO).join("hopper.xml")).unwrap();
@@ -376,7 +380,8 @@ fn a_robot_that_would_be_drawn_wrongly_runs_without_a_picture() {
     ] {
         assert!(text.contains(from), "{from}");
         std::fs::write(&file, text.replacen(from, to, 1)).unwrap();
-        let env = build(&MujocoSettings { xml_file: Some(text_of(&file)), ..MujocoSettings::new(Model::Hopper) }).unwrap();
+        let env =
+            build(&MujocoSettings { xml_file: Some(text_of(&file)), ..MujocoSettings::new(Model::Hopper) }).unwrap();
         contains(&env.limbs().unwrap_err().to_string(), &["other.xml", told]);
     }
 }

@@ -1,8 +1,8 @@
-//! An environment of your own, from its definition to a trained agent that keeps a rule nobody told it.
+//! From the definition of your own environment to a trained agent that keeps a rule it was never told.
 //!
 //! A runner is rewarded for speed and sees only its position. It must not run faster than half its top speed on average
 //! over any five steps: a rule about the history, which no single observation reveals. Plain SAC breaks it; SafeSAC-H
-//! learns it from one safe/unsafe bit per episode.
+//! learns to keep it from one safe/unsafe label per episode.
 //!
 //!     cargo run --release -p prudence --example custom_env
 
@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (dir, session) = (tempfile::tempdir()?, Session::new(0)?);
     let [episodes, model, agents] = ["episodes", "model", "agents"].map(|name| dir.path().join(name));
 
-    let collected = prudence::collect(&task, &episodes, &session)?; // by plain SAC, which knows no constraint
+    let collected = prudence::collect(&task, &episodes, &session)?; // by SAC, which has no constraint
     let labelled = prudence::label(&episodes, &Labeller::of(&task))?;
     println!("SAC collected {} episodes; {} of them are safe", labelled.episodes, labelled.safe);
 
@@ -88,12 +88,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let load = |run, algorithm| Agent::load(&RunFolder::at(run).agent(0, algorithm, 0).policy());
     let sac = test("SAC", &load(&episodes, prudence::Algorithm::Sac)?, &task)?;
     let safesac = test("SafeSAC-H", &load(&agents, prudence::Algorithm::SafesacH)?, &task)?;
-    assert!(sac <= 10, "SAC breaks the rule");
-    assert!(safesac >= 90, "SafeSAC-H keeps it");
+    assert!(sac <= 10, "SAC should break the rule");
+    assert!(safesac >= 90, "SafeSAC-H should keep the rule");
     Ok(())
 }
 
-/// Plays 100 test episodes; gives how many of them were safe.
+/// Plays 100 test episodes and returns how many were safe.
 fn test(name: &str, agent: &Agent, task: &Task) -> Result<usize, prudence::Error> {
     let tests = agent.test(task, 0..100, 7, false)?;
     let safe = tests.iter().filter(|test| test.safe).count();

@@ -1,4 +1,4 @@
-//! A trained agent: its policy with everything that acting needs, in one file.
+//! A trained agent: its policy and everything it needs to act, in one file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const LIMIT: u64 = 1 << 32;
 const HEADER: &str = "prudence";
 const SAFETY: &str = "safety.";
 
-/// A policy that never travels without its safety model and its units.
+/// A trained policy with its safety model and the scaling of its observations and actions.
 ///
 /// ```
 /// use prudence::{Agent, Session, Task};
@@ -52,14 +52,14 @@ pub struct Agent {
 struct Header {
     format: String,
     algorithm: Algorithm,
-    /// The training step the policy is from.
+    /// The training step that the policy comes from.
     step: u64,
-    /// Whether that is the last record that met the constraint as the safety model judges.
+    /// Whether the policy was selected at that step because it met the constraint according to the safety model.
     selected: bool,
     hidden: Vec<usize>,
     log_std: [f64; 2],
     score_floor: f64,
-    /// Low and high of each dimension; null where unbounded.
+    /// The lower and upper bound of each dimension; null if unbounded.
     observation: Vec<[Option<f64>; 2]>,
     action: Vec<[Option<f64>; 2]>,
 }
@@ -75,7 +75,7 @@ fn space(bounds: &[[Option<f64>; 2]]) -> BoxSpace {
 }
 
 impl Agent {
-    /// What training leaves behind of an agent.
+    /// The policy that training selected for an agent, as it is saved.
     pub(crate) fn of<D: Device>(population: &Population<D>, agent: usize) -> Result<Self, Error> {
         let setup = population.setup();
         let settings = &setup.settings.agent;
@@ -97,23 +97,23 @@ impl Agent {
         })
     }
 
-    /// Which algorithm trained it.
+    /// The algorithm that trained it.
     pub fn algorithm(&self) -> Algorithm {
         self.header.algorithm
     }
 
-    /// The training step its policy is from.
+    /// The training step that its policy comes from.
     pub fn step(&self) -> u64 {
         self.header.step
     }
 
-    /// The step of the last record that met the constraint as the safety model judges, where one did: its policy is from
-    /// there.
+    /// The training step of the last record that met the constraint according to the safety model, which is where the
+    /// policy comes from. `None` if no record met the constraint.
     pub fn selected_step(&self) -> Option<u64> {
         self.header.selected.then_some(self.header.step)
     }
 
-    /// The safety model it acts with.
+    /// The safety model that it acts with; `None` for SAC.
     pub fn model(&self) -> Option<&Arc<SafetyModel>> {
         self.model.as_ref()
     }
@@ -140,7 +140,7 @@ impl Agent {
         }
     }
 
-    /// Writes the agent into one safetensors file, which PyTorch loads.
+    /// Writes the agent to a safetensors file, which PyTorch can load.
     pub fn save(&self, path: &Path) -> Result<(), Error> {
         let mut file = Writer::default();
         file.network("policy.", &self.network().tensors(), &self.policy);
@@ -153,20 +153,21 @@ impl Agent {
         Ok(write_atomic(path, &bytes)?)
     }
 
-    /// Reads an agent's file.
+    /// Reads an agent from a file that [`Agent::save`] wrote.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let bytes = read_limited(path, LIMIT)?;
         let problem = |problem: String| Error::content(path, problem);
         let file = Reader::new(&bytes).map_err(|e| problem(e.to_string()))?;
         let header = file.metadata(HEADER).ok_or_else(|| problem("not an agent (no prudence header)".into()))?;
-        let value: serde_json::Value = serde_json::from_str(header).map_err(|e| problem(format!("its header: {e}")))?;
+        let value: serde_json::Value =
+            serde_json::from_str(header).map_err(|e| problem(format!("invalid header: {e}")))?;
         if value["format"] != FORMAT {
-            return Err(problem(format!("its format is {}, expected \"{FORMAT}\"", value["format"])));
+            return Err(problem(format!("the format is {}, expected \"{FORMAT}\"", value["format"])));
         }
-        let header: Header = serde_json::from_value(value).map_err(|e| problem(format!("its header: {e}")))?;
+        let header: Header = serde_json::from_value(value).map_err(|e| problem(format!("invalid header: {e}")))?;
         let sound = !header.hidden.is_empty() && header.hidden.iter().all(|n| (1..=8192).contains(n));
         if !sound || header.action.iter().flatten().any(Option::is_none) || header.score_floor >= 0.0 {
-            return Err(problem("its header: layers, action bounds or floor are out of range".into()));
+            return Err(problem("invalid header: the layers, the action bounds or the floor are out of range".into()));
         }
         let safety = header.algorithm.constraint().is_some();
         let model = safety.then(|| SafetyModel::read(&file, SAFETY)).transpose().in_file(path)?.map(Arc::new);
@@ -175,7 +176,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Refuses an environment of other sizes.
+    /// Checks that the safety model fits the dimensions of an environment.
     pub(crate) fn check(&self, spec: &Spec) -> Result<(), Error> {
         if let Some(model) = &self.model {
             model.check(spec.observation.dim(), spec.action.dim())?;
@@ -189,7 +190,7 @@ impl Agent {
         Ok(self.model.as_ref().map(one).transpose()?)
     }
 
-    /// The agent in an environment.
+    /// Puts the agent into an environment.
     pub(crate) fn play(&self, env: Box<dyn Env>) -> Result<Playing, Error> {
         self.check(env.spec())?;
         let scorer = self.scorer()?;
@@ -198,8 +199,8 @@ impl Agent {
         Ok(Playing { player, scorer })
     }
 
-    /// Plays test episodes `first..first + count` in the task's environment and judges them by its rule. The policy's mode
-    /// acts, or draws from it if `sampled`; episode i of a seed starts the same way whoever is tested.
+    /// Plays the test episodes with these numbers in the task's environment and judges them by its rule. Actions are
+    /// the policy's mode, or sampled from it if `sampled`. Episode i of a seed starts the same way for every agent.
     pub fn test(
         &self,
         task: &Task,
@@ -211,7 +212,7 @@ impl Agent {
         Ok(player.test(scorer.as_ref(), task.rule(), episodes, seed, sampled)?)
     }
 
-    /// The agent, ready to act in a loop of your own.
+    /// Prepares the agent to act in your own loop.
     pub fn pilot(&self) -> Result<Pilot, Error> {
         let (device, shape, scorer) = (Cpu::new(), self.shape(), self.scorer()?);
         let bank = Bank::dense(shape.network.clone(), 1);
@@ -220,13 +221,13 @@ impl Agent {
     }
 }
 
-/// An agent in an environment, with the scorer that moves its memory.
+/// An agent in an environment, with the scorer that updates its memory.
 pub(crate) struct Playing {
     pub player: Player<Cpu<f32>>,
     pub scorer: Option<Scorer<Cpu<f32>>>,
 }
 
-/// An agent that acts, step by step, on observations that you give it.
+/// An agent that acts, step by step, on the observations it is given.
 ///
 /// ```no_run
 /// let agent = prudence::Agent::load("runs/navigation-1/round-2/safesac-h/seed-0/policy.safetensors".as_ref())?;
@@ -245,12 +246,13 @@ pub struct Pilot {
 }
 
 impl Pilot {
-    /// Forgets the history: the start of an episode.
+    /// Starts an episode: clears the history.
     pub fn reset(&mut self) {
         self.actor.start(0, self.scorer.as_ref());
     }
 
-    /// The action for an observation, in the environment's units; it is taken to be the one that is then acted out.
+    /// Chooses the action for an observation, both in the environment's units. The history assumes that this action is
+    /// then taken.
     pub fn act(&mut self, observation: &[f32]) -> Result<&[f32], Error> {
         self.actor.show(0, observation);
         self.actor.choose(&self.policy, Choose::Mode, &mut self.action)?;
@@ -258,8 +260,8 @@ impl Pilot {
         Ok(&self.action)
     }
 
-    /// How probable the safety model thinks it that the episode so far is safe; nothing without a model. It never falls
-    /// below the exponential of the floor.
+    /// The probability, according to the safety model, that the episode so far is safe; `None` without a model. It is
+    /// never below `exp(score_floor)`.
     pub fn safe_probability(&self) -> Result<Option<f64>, Error> {
         Ok(self.actor.sum(0)?.map(|sum| f64::from(sum).exp()))
     }

@@ -1,4 +1,4 @@
-//! How fast the parts are, and how fast they could be.
+//! Benchmarks of updates, fitting, acting and environments, with an upper bound on the speed where one is known.
 
 use prudence_agent::AgentSettings;
 use prudence_agent::actor::{Actor, Choose};
@@ -27,26 +27,26 @@ use crate::{Algorithm, Error};
 pub struct UpdateBench {
     /// Always `update`.
     pub bench: &'static str,
-    /// Which algorithm.
+    /// The algorithm that was updated.
     pub algo: Algorithm,
-    /// Units in both hidden layers.
+    /// Units of each of the two hidden layers.
     pub hidden: usize,
-    /// Transitions.
+    /// Transitions per batch.
     pub batch: usize,
     /// Agents per thread.
     pub population: usize,
-    /// Threads.
+    /// The number of threads, each with its own agents.
     pub threads: usize,
-    /// Agents' updates per second, all threads together.
+    /// Updates per second, summed over all agents and threads.
     pub per_second: f64,
-    /// The same if matrix products at this machine's measured peak were all there is.
+    /// An upper bound on `per_second`: as if an update were only its matrix products, at this machine's measured peak.
     pub floor_per_second: f64,
 }
 
-/// Rows to draw from, as in the peers' scripts.
+/// The number of stored rows to draw from, as in the comparison scripts in `benches/`.
 const ROWS: usize = 100_000;
 
-/// Observation, action and memory of the benchmarks, as in the peers' scripts.
+/// The widths of observation, action and memory, as in the comparison scripts in `benches/`.
 const SIZES: (usize, usize, usize) = (17, 6, 64);
 
 /// Runs updates on random data for about `seconds` on each of `threads` threads.
@@ -102,7 +102,7 @@ fn update_thread(
     let mut learner = Learner::new(&device, networks, &settings, streams).map_err(agent)?;
     let mut data = Batch::new(&device, population, batch, state, a).map_err(agent)?;
     let mut rng = stream(0, "bench", thread);
-    // The draw of the batch is part of an update, as it is in the peers' scripts.
+    // Sampling the batch is part of an update, as in the comparison scripts in `benches/`.
     let mut table = Table::new(&device, ROWS, s, h, a).map_err(agent)?;
     for column in [&mut table.observation, &mut table.memory, &mut table.action, &mut table.reward, &mut table.score] {
         column.iter_mut().for_each(|x| *x = StandardNormal.sample(&mut rng));
@@ -153,7 +153,7 @@ fn update_thread(
     Ok((n as f64 / watch.seconds(), work))
 }
 
-/// Multiply-adds per second of the matrix kernel at its best on this core.
+/// The highest number of multiply-adds per second that the matrix kernel reaches on this core.
 fn peak_multiply_adds() -> f64 {
     let n = 384;
     let (a, b) = (vec![1.0f32; n * n], vec![1.0f32; n * n]);
@@ -176,15 +176,15 @@ pub struct FitBench {
     pub batch: usize,
     /// Steps of each segment.
     pub steps: usize,
-    /// Observation and action.
+    /// The widths of observation and action.
     pub sizes: (usize, usize),
-    /// Steps of the fit before the clock started.
+    /// Steps of the fit before the measurement.
     pub warm_steps: u64,
     /// Milliseconds per step of the fit.
     pub milliseconds: f64,
 }
 
-/// Times a step of fitting a safety model to random segments, all prefixes labelled.
+/// Times a step of fitting a safety model to random segments with labels on all prefixes.
 pub fn fit(
     batch: usize,
     steps: usize,
@@ -234,7 +234,7 @@ pub fn fit(
 pub struct ActBench {
     /// Always `act`.
     pub bench: &'static str,
-    /// Units in both hidden layers of the policy.
+    /// Units of each of the policy's two hidden layers.
     pub hidden: usize,
     /// Members of the safety model's ensemble.
     pub ensemble: usize,
@@ -278,7 +278,7 @@ pub fn act(hidden: usize, ensemble: usize, seconds: f64) -> Result<ActBench, Err
     Ok(ActBench { bench: "act", hidden, ensemble, per_second, microseconds: 1e6 / per_second })
 }
 
-/// The result of [`env`].
+/// The result of [`env()`].
 #[derive(Clone, Debug, Serialize)]
 pub struct EnvBench {
     /// Always `env`.
@@ -289,22 +289,22 @@ pub struct EnvBench {
     pub per_second: f64,
     /// Microseconds per step.
     pub microseconds: f64,
-    /// Microseconds of the bare engine for the same episodes, where there is one.
+    /// Microseconds per step of the bare physics engine on the same episodes, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bare_microseconds: Option<f64>,
 }
 
-/// Times an environment under random actions, drawn beforehand; the same episodes then again with the bare engine.
+/// Times an environment with random actions drawn beforehand, then the bare engine on the same episodes.
 pub fn env(task: &str, env: &mut dyn Env, seconds: f64) -> Result<EnvBench, Error> {
     let space = env.spec().action.clone();
     let mut rng = stream(0, "bench", 0);
     let mut draw = |(low, high): (&f64, &f64)| rng.random_range(*low..=*high);
     let actions: Vec<Vec<f64>> =
         (0..50_000).map(|_| space.low.iter().zip(&space.high).map(&mut draw).collect()).collect();
-    let action = |step: usize| &actions[step % actions.len()]; // they continue from one episode to the next
+    let action = |step: usize| &actions[step % actions.len()]; // the sequence continues across episodes
     let mut observation = vec![0.0; env.spec().observation.dim()];
     let (mut steps, mut spent, mut bare) = (0, 0.0, Some(0.0));
-    let mut ends = vec![0]; // the first is a beginning
+    let mut ends = vec![0]; // the first entry is the start of the first episode
     while spent < seconds {
         let block = ends.len() - 1;
         let watch = Stopwatch::start();

@@ -1,4 +1,4 @@
-//! Collecting episodes, and training from stored ones: single stages, each in a folder of its own.
+//! Collecting episodes, and training on stored ones: single stages, each in its own folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::training::{Data, jobs, train_all};
 use crate::{Algorithm, Error, Task};
 
-/// What was collected.
+/// The result of [`collect`].
 ///
 /// ```
 /// let collected = prudence::Collected { episodes: 10, steps: 200, stores: vec!["episodes/episodes-seed-0".into()] };
@@ -22,16 +22,17 @@ use crate::{Algorithm, Error, Task};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Collected {
-    /// Episodes.
+    /// The number of episodes.
     pub episodes: u64,
-    /// Steps of all of them.
+    /// The total number of their steps.
     pub steps: u64,
-    /// The stores, one per collector.
+    /// The stores of the episodes, one per collector.
     #[serde(skip)]
     pub stores: Vec<PathBuf>,
 }
 
-/// Lets unconstrained SAC collect episodes in a new folder, every one kept: `collect.steps` for each of `run.seeds`.
+/// Trains unconstrained SAC in a new folder and stores all of its episodes: `collect.steps` steps for each of the
+/// `run.seeds` seeds.
 ///
 /// ```
 /// use prudence::{Session, Task};
@@ -59,9 +60,9 @@ pub(crate) fn collect_in(task: &Task, folder: &RunFolder, session: &Session) -> 
     Ok(Collected { episodes: open.iter().map(Store::len).sum(), steps: open.iter().map(Store::steps).sum(), stores })
 }
 
-/// Trains the algorithms `run.algo`, `run.seeds` agents of each, in a new folder; gives the agents in this order.
+/// Trains `run.seeds` agents of each algorithm in `run.algo` in a new folder and returns them in this order.
 ///
-/// They start from the episodes in `stores`, with what the safety model says of them. All algorithms but SAC need a model.
+/// Replay buffers start with the episodes in `stores`, scored by the safety model. All algorithms but SAC need a model.
 ///
 /// ```
 /// use prudence::{Session, Task};
@@ -112,7 +113,7 @@ pub(crate) fn train_in(
     let algorithms = &task.settings().run.algo;
     let (constrained, plain): (Vec<Algorithm>, Vec<Algorithm>) =
         algorithms.iter().partition(|algorithm| algorithm.constraint().is_some());
-    // Plain SAC reads no scores: its table has none.
+    // SAC reads no scores, so its episodes are stored without them.
     let mut agents = Vec::new();
     for (algorithms, model) in [(plain, None), (constrained, model)] {
         if algorithms.is_empty() {
@@ -126,7 +127,7 @@ pub(crate) fn train_in(
     Ok(agents)
 }
 
-/// The safety model of a training's folder.
+/// Reads the safety model in the folder of a training, if it has one.
 pub(crate) fn model_of(folder: &RunFolder, safety: bool) -> Result<Option<SafetyModel>, Error> {
     safety.then(|| load_model(&folder.safety(0))).transpose()
 }

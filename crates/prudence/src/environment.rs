@@ -1,11 +1,11 @@
-//! The kinds of environments a task file can name.
+//! The kinds of environments that a task file can choose from.
 
 use prudence_core::SettingError;
 use prudence_env::{Env, FileSetting, MakeEnv, rddl};
 use prudence_physics::{bullet, mujoco};
 use serde::{Deserialize, Serialize};
 
-/// Which environment, and its settings: the `[env]` section of a task file.
+/// An environment and its settings: the section `[env]` of a task file.
 ///
 /// ```
 /// let task = prudence::Task::named("half-cheetah");
@@ -16,21 +16,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum EnvSettings {
-    /// A domain in RDDL.
+    /// A domain and an instance in RDDL.
     Rddl(rddl::RddlSettings),
-    /// Hopper, Walker2d or HalfCheetah on MuJoCo.
+    /// Hopper, Walker2d or HalfCheetah in MuJoCo.
     Mujoco(mujoco::MujocoSettings),
-    /// Bullet Safety Gym's Ball or Car on Bullet.
+    /// Ball or Car of Bullet Safety Gym, in Bullet.
     Bullet(bullet::BulletSettings),
-    /// An environment of the program that made the run; only that program can make it again.
+    /// An environment defined by the program that created the run; only that program can create it again.
     Program {
-        /// What tells it from others.
+        /// The description that distinguishes it from other environments, from [`MakeEnv::describe`].
         describe: String,
     },
 }
 
 impl EnvSettings {
-    /// The keys of `[env]` that name files, for whatever kind.
+    /// The keys of `[env]` that name files, of all kinds.
     pub(crate) const FILE_KEYS: [&str; 3] = ["domain", "instance", "xml_file"];
 
     /// The files that the settings name.
@@ -52,7 +52,7 @@ impl MakeEnv for EnvSettings {
             Self::Program { describe } => Err(SettingError {
                 key: "env.kind".into(),
                 value: format!("\"program\" ({describe})"),
-                expected: "only the program that made this run can make its environment again".into(),
+                expected: "only the program that created this run can create its environment".into(),
             }
             .into()),
         }

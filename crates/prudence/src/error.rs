@@ -1,4 +1,4 @@
-//! What can go wrong, as facts: paths, keys, values. Whoever talks to people adds what they can do about it.
+//! Errors of all stages. They state facts (paths, keys, values); the command line adds what a user can do about them.
 
 use std::path::{Path, PathBuf};
 
@@ -21,28 +21,28 @@ use prudence_safety::Error as SafetyError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The environment.
+    /// An error of the environment.
     #[error(transparent)]
     Env(#[from] EnvError),
-    /// Stored episodes, labels or files.
+    /// An error about stored episodes, labels or files.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The safety model.
+    /// An error about the safety model.
     #[error(transparent)]
     Safety(#[from] SafetyError),
-    /// Training or testing.
+    /// An error of training or testing.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// The physics engines.
+    /// An error about the physics engines.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A setting out of range.
+    /// A setting that is out of range.
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// A rule that cannot be read.
+    /// A rule that cannot be parsed.
     #[error("rule = {rule:?}\n{problem}")]
     Rule {
-        /// The rule's text.
+        /// The text of the rule.
         rule: String,
         /// What is wrong with it.
         problem: RuleError,
@@ -50,18 +50,18 @@ pub enum Error {
     /// A task that does not exist.
     #[error("unknown task `{name}`")]
     UnknownTask {
-        /// The name given.
+        /// The name that was given.
         name: String,
     },
-    /// Settings that cannot be read.
+    /// Settings that cannot be parsed.
     #[error("{origin}: {problem}")]
     Unreadable {
-        /// Where they come from: a task, a file, a single setting.
+        /// The source of the settings: a task, a file or a single setting.
         origin: String,
         /// What is wrong.
         problem: String,
     },
-    /// A file or folder that does not hold what it should.
+    /// A file or folder with invalid or missing content.
     #[error("{}: {problem}", .path.display())]
     Content {
         /// The file or folder.
@@ -69,7 +69,7 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
-    /// Something in a file is wrong.
+    /// Another error, with the file or folder that it is about.
     #[error("{}: {source}", .path.display())]
     In {
         /// The file or folder.
@@ -77,35 +77,35 @@ pub enum Error {
         /// What is wrong.
         source: Box<Error>,
     },
-    /// The system refused.
+    /// An I/O error.
     #[error("{}: cannot {doing}: {source}", .path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried.
+        /// What was attempted, such as `open`.
         doing: &'static str,
-        /// The system's reason.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// An agent failed.
+    /// The training of an agent failed.
     #[error("{}, seed {seed}: {source}", .algorithm.name())]
     Training {
-        /// Its algorithm.
+        /// The algorithm of the agent.
         algorithm: crate::Algorithm,
-        /// Its seed.
+        /// The seed of the agent.
         seed: u64,
-        /// Why.
+        /// The reason.
         source: Box<Error>,
     },
-    /// The user asked to stop; a checkpoint was written.
+    /// The user asked to stop, and a checkpoint was written.
     #[error("stopped at a checkpoint")]
     Stopped,
-    /// A thread pool could not be made.
+    /// The threads could not be started.
     #[error("cannot start threads: {0}")]
     Threads(String),
 }
 
-/// Whose fault an error is.
+/// Whether an error is due to the input.
 ///
 /// ```
 /// use prudence::{Error, ErrorKind};
@@ -114,16 +114,16 @@ pub enum Error {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// What was given: a file, a setting, a name.
+    /// The input is invalid: a file, a setting, a name.
     Input,
-    /// The work itself failed.
+    /// The input is valid, but the work failed.
     Failure,
     /// The user asked to stop.
     Stopped,
 }
 
 impl Error {
-    /// Whose fault it is.
+    /// Whether the error is due to the input.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Stopped => ErrorKind::Stopped,
@@ -149,14 +149,14 @@ impl Error {
     }
 }
 
-/// A name that the user gave is the user's to mend; a full disk is not.
+/// The kind of an I/O error: errors about a path are due to the input, others (such as a full disk) are not.
 fn of_io(error: &std::io::Error) -> ErrorKind {
     use std::io::ErrorKind::{AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied};
     let named_by_the_user = [AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied];
     if named_by_the_user.contains(&error.kind()) { ErrorKind::Input } else { ErrorKind::Failure }
 }
 
-/// Says which file an error is about.
+/// Adds to an error the file that it is about.
 pub(crate) trait InFile<T> {
     fn in_file(self, path: &Path) -> Result<T, Error>;
 }

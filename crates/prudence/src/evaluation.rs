@@ -1,4 +1,4 @@
-//! Testing trained agents on the true rule.
+//! Tests trained agents on the true rule.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::run::Tested;
 use crate::session::Session;
 use crate::{Algorithm, Error, Task, reporting};
 
-/// What agents are tested on.
+/// The test episodes of [`evaluate`].
 ///
 /// ```
 /// let tests = prudence::TestSettings { episodes: 100, first: 0, sampled: false };
@@ -19,11 +19,11 @@ use crate::{Algorithm, Error, Task, reporting};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestSettings {
-    /// Test episodes per seed.
+    /// The number of test episodes per seed.
     pub episodes: u64,
-    /// The number of the first one.
+    /// The number of the first test episode, which determines the starts.
     pub first: u64,
-    /// Actions are drawn from the policy instead of being its mode.
+    /// Whether actions are sampled from the policy; otherwise they are its mode.
     pub sampled: bool,
 }
 
@@ -33,10 +33,10 @@ impl Default for TestSettings {
     }
 }
 
-/// Tests start here by default: neither those along the way of a training nor those of a report.
+/// The number of the first test episode: its starts differ from those of tests during training and of a run's report.
 const FIRST: u64 = 1 << 40;
 
-/// Tests the agents in a folder, each from the last round that has it, on the task's rule.
+/// Tests the agents in a folder on the task's rule, each from the last round with its algorithm.
 ///
 /// ```
 /// use prudence::{Session, Task, TestSettings};
@@ -74,13 +74,13 @@ pub fn evaluate(task: &Task, dir: &Path, settings: TestSettings, session: &Sessi
     Ok(results)
 }
 
-/// A trained agent, from its folder.
+/// Loads a trained agent from its folder.
 pub(crate) fn load(folder: &AgentFolder) -> Result<Agent, Error> {
     let path = folder.policy();
     if !path.is_file() {
         return Err(Error::content(
             &folder.dir,
-            format!("{} seed {} is not trained to its end", folder.algorithm.name(), folder.seed),
+            format!("the training of {} seed {} has not finished", folder.algorithm.name(), folder.seed),
         ));
     }
     Agent::load(&path)

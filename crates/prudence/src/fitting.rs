@@ -1,4 +1,4 @@
-//! Fitting a safety model to labelled stores, and writing it with what is known of its quality.
+//! Fits a safety model to labelled stores and writes it together with its quality on held-out episodes.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::folder::{model_file, quality_file};
 use crate::session::Session;
 use crate::{Error, Task};
 
-/// What is known of a fitted model.
+/// The data of a fitted model, and its quality.
 ///
 /// ```
 /// fn report(fitted: &prudence::Fitted) {
@@ -25,18 +25,18 @@ use crate::{Error, Task};
 /// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fitted {
-    /// Labelled episodes, held-out ones included.
+    /// The number of labelled episodes, including held-out ones.
     pub data_episodes: u64,
-    /// Labelled segments of them.
+    /// The number of labelled segments of these episodes.
     pub data_segments: u64,
-    /// On held-out whole episodes.
+    /// The quality on held-out whole episodes.
     pub held_out: Quality,
-    /// Log P and truth of each of them.
+    /// The predicted log P(safe) and the label of each held-out episode.
     pub predictions: Vec<(f64, bool)>,
 }
 
-/// Fits a safety model on the labelled episodes of these stores and writes it, with its quality, into the folder `out`; if
-/// both are there already, reads them.
+/// Fits a safety model to the labelled episodes of these stores and writes it, with its quality, into the folder `out`.
+/// If both files already exist, they are read instead.
 ///
 /// ```
 /// use prudence::{Labeller, Session, Task};
@@ -89,7 +89,7 @@ pub fn fit(
     if predictions.is_empty() {
         session
             .progress()
-            .say("warning: no labelled episode is held out, so nothing says how good the model is: label more");
+            .say("warning: no labelled episode is held out, so the model's accuracy is unknown; label more episodes");
     }
     let labelled: HashSet<usize> = data.training.iter().chain(&data.held_out).map(|segment| segment.episode).collect();
     let fitted = Fitted {
@@ -105,7 +105,7 @@ pub fn fit(
     Ok((Arc::unwrap_or_clone(model), fitted))
 }
 
-/// Reads a safety model: the file, or the folder that a fit wrote.
+/// Reads a safety model from its file, or from the folder that [`fit`] wrote.
 ///
 /// ```no_run
 /// let model = prudence::load_model(std::path::Path::new("model"))?;
@@ -116,7 +116,7 @@ pub fn load_model(path: &Path) -> Result<SafetyModel, Error> {
     SafetyModel::from_bytes(&read_limited(&file, 1 << 30)?).in_file(&file)
 }
 
-/// Refuses stores whose episodes have other sizes than the task's.
+/// Checks that the observations and actions of these stores have the dimensions of the task's.
 pub fn check_stores(task: &Task, stores: &[PathBuf]) -> Result<(), Error> {
     let (s, a) = (task.spec().observation.dim(), task.spec().action.dim());
     for dir in stores {
@@ -126,7 +126,7 @@ pub fn check_stores(task: &Task, stores: &[PathBuf]) -> Result<(), Error> {
             return Err(Error::content(
                 dir,
                 format!(
-                    "its observations and actions have {} and {} numbers; task `{}` has {s} and {a}",
+                    "its observations and actions have {} and {} dimensions; those of task `{}` have {s} and {a}",
                     schema.observation_dim,
                     schema.action_dim,
                     task.name()
@@ -137,7 +137,7 @@ pub fn check_stores(task: &Task, stores: &[PathBuf]) -> Result<(), Error> {
     Ok(())
 }
 
-/// All episodes of these stores, as learners see them.
+/// Reads all episodes of these stores without their signals, as learners see them.
 pub(crate) fn load_episodes(stores: &[PathBuf]) -> Result<Vec<Episode>, Error> {
     let mut all = Vec::new();
     for dir in stores {

@@ -1,13 +1,13 @@
-//! A run's folder: the one place that spells its paths.
+//! The folder of a run: the only module that knows its paths.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `command.json` | which command made it; written last, so a folder that has it can be resumed |
-//! | `config.toml` | the task and every setting, resolved; the files it names lie beside it |
-//! | `round-R/data/ALGO-seed-S/` | the store of an agent's episodes |
+//! | `command.json` | the command that created the folder; written last, so a folder that has it can be resumed |
+//! | `config.toml` | the task with every setting, resolved; the files that it names are in the same folder |
+//! | `round-R/data/ALGO-seed-S/` | the store of an agent's training episodes |
 //! | `round-R/safety/` | the round's safety model and its quality |
-//! | `round-R/ALGO/seed-S/` | an agent: records, checkpoint and, at the end, its policy |
-//! | `evaluation.json`, `report.html`, `figures/` | what a run found |
+//! | `round-R/ALGO/seed-S/` | an agent: records, checkpoint and, after training, its policy |
+//! | `evaluation.json`, `report.html`, `figures/` | the results of a run |
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Algorithm, Error, Task};
 
-/// The command that made a folder, so that `resume` can continue it.
+/// The command that created a folder, so that `resume` can continue it.
 ///
 /// ```no_run
 /// let (_, invocation) = prudence::RunFolder::open(std::path::Path::new("runs/navigation-1"))?;
@@ -28,13 +28,13 @@ use crate::{Algorithm, Error, Task};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Invocation {
-    /// Everything.
+    /// All stages, in rounds.
     Run,
-    /// Collecting episodes.
+    /// Collecting episodes with SAC.
     Collect,
-    /// Training.
+    /// Training alone.
     Train {
-        /// Stores of the episodes it started from.
+        /// The stores of the episodes that it started from.
         data: Vec<PathBuf>,
         /// Whether there is a safety model, in `round-0/safety`.
         safety: bool,
@@ -58,13 +58,13 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// The folder at a path; nothing is looked at.
+    /// The folder at a path, which is not accessed.
     pub fn at(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
-    /// A new folder with a task's settings, the files they name and the model to start from; one that exists and is not
-    /// empty is refused. Gives the task as the folder has it, with the folder's own files.
+    /// Creates a folder with a task's settings, copies of the files that they name, and the model to start from. A
+    /// folder that already exists must be empty. The task that is returned uses the copies.
     pub fn create(
         root: &Path,
         task: &Task,
@@ -92,7 +92,7 @@ impl RunFolder {
         Ok((folder, task))
     }
 
-    /// An existing folder and the command that made it.
+    /// Opens a folder and reads which command created it.
     pub fn open(root: &Path) -> Result<(Self, Invocation), Error> {
         let folder = Self::at(root);
         if !root.exists() {
@@ -103,7 +103,7 @@ impl RunFolder {
                 Ok((run, _)) => {
                     Error::content(root, format!("an agent's folder, not a run's; its run is {}", run.root.display()))
                 }
-                Err(_) => Error::content(root, "not a run's folder (no command.json in it)"),
+                Err(_) => Error::content(root, "not a run's folder (it has no command.json)"),
             });
         }
         let command = folder.command();
@@ -112,19 +112,19 @@ impl RunFolder {
         Ok((folder, invocation))
     }
 
-    /// The next free `runs/<task>-<n>`; in a task's name, characters that file names should not have become `-`.
+    /// The next free `runs/<task>-<n>`. Characters of the task's name that file names should not have become `-`.
     pub fn next_free(task: &str) -> PathBuf {
         let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
         let stem: String = task.chars().map(plain).collect();
         (1u64..).map(|n| PathBuf::from(format!("runs/{stem}-{n}"))).find(|p| !p.exists()).unwrap_or_default()
     }
 
-    /// The folder itself.
+    /// The path of the folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Task and settings.
+    /// The file with the task and all settings, `config.toml`.
     pub fn config(&self) -> PathBuf {
         self.root.join("config.toml")
     }
@@ -133,17 +133,17 @@ impl RunFolder {
         self.root.join("command.json")
     }
 
-    /// The numbers that a run found.
+    /// The results of a run, `evaluation.json`.
     pub fn evaluation(&self) -> PathBuf {
         self.root.join("evaluation.json")
     }
 
-    /// The page about them.
+    /// The report on the results, `report.html`.
     pub fn report(&self) -> PathBuf {
         self.root.join("report.html")
     }
 
-    /// The pictures on it.
+    /// The folder with the report's figures.
     pub fn figures(&self) -> PathBuf {
         self.root.join("figures")
     }
@@ -164,23 +164,23 @@ impl RunFolder {
         Ok(write_atomic(&model_file(&folder), &model.to_bytes()?)?)
     }
 
-    /// The store of an agent's episodes.
+    /// The store of an agent's training episodes.
     pub fn episodes(&self, round: usize, algorithm: Algorithm, seed: u64) -> PathBuf {
         self.round(round).join("data").join(format!("{}-seed-{seed}", algorithm.name()))
     }
 
-    /// The store of a collector's episodes, where a folder holds nothing but a collection.
+    /// The store of a collector's episodes in the folder of `collect`.
     pub fn collection(&self, seed: u64) -> PathBuf {
         self.root.join(format!("episodes-seed-{seed}"))
     }
 
-    /// An agent's folder.
+    /// The folder of an agent, which may not exist yet.
     pub fn agent(&self, round: usize, algorithm: Algorithm, seed: u64) -> AgentFolder {
         let dir = self.round(round).join(algorithm.name()).join(format!("seed-{seed}"));
         AgentFolder { algorithm, seed, round, dir }
     }
 
-    /// The agents in it, by algorithm and seed, each from the last round that has it.
+    /// The agents in the folder, by algorithm and seed, each from the last round with its algorithm.
     pub fn agents(&self) -> Result<Vec<AgentFolder>, Error> {
         let rounds = (0..).take_while(|round| self.round(*round).is_dir()).count();
         let mut found = Vec::new();
@@ -193,7 +193,7 @@ impl RunFolder {
             seeds.sort_unstable();
             found.extend(seeds.into_iter().map(|seed| self.agent(round, algorithm, seed)));
         }
-        if found.is_empty() { Err(Error::content(&self.root, "no trained agent in it")) } else { Ok(found) }
+        if found.is_empty() { Err(Error::content(&self.root, "no trained agents in this folder")) } else { Ok(found) }
     }
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn model_file(folder: &Path) -> PathBuf {
     folder.join("model.safetensors")
 }
 
-/// What is known of the model's quality, beside it.
+/// The file with the quality of a safety model, in the model's folder.
 pub(crate) fn quality_file(folder: &Path) -> PathBuf {
     folder.join("quality.json")
 }
@@ -219,18 +219,18 @@ pub(crate) fn quality_file(folder: &Path) -> PathBuf {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentFolder {
-    /// Its algorithm.
+    /// The algorithm that trains the agent.
     pub algorithm: Algorithm,
-    /// Its seed.
+    /// The seed of the agent.
     pub seed: u64,
-    /// The round it was trained in.
+    /// The round in which it is trained.
     pub round: usize,
-    /// The folder.
+    /// The path of the folder.
     pub dir: PathBuf,
 }
 
 impl AgentFolder {
-    /// The agent whose folder this is, `RUN/round-R/ALGO/seed-S`, and its run.
+    /// Opens the folder of an agent, `RUN/round-R/ALGO/seed-S`, and its run.
     pub fn open(dir: &Path) -> Result<(RunFolder, Self), Error> {
         let whole = dir.canonicalize().map_err(Error::io(dir, "open"))?;
         let number = |name: &str, prefix: &str| name.strip_prefix(prefix)?.parse::<u64>().ok();
@@ -241,35 +241,35 @@ impl AgentFolder {
             let run = RunFolder::at(whole.ancestors().nth(3)?);
             Some((run, Self { algorithm, seed, round, dir: whole.clone() }))
         };
-        parse().ok_or_else(|| Error::content(dir, "not an agent's folder, RUN/round-R/ALGO/seed-S"))
+        parse().ok_or_else(|| Error::content(dir, "not an agent's folder; expected RUN/round-R/ALGO/seed-S"))
     }
 
-    /// What training said of itself, one record per line.
+    /// The training records, `metrics.jsonl`: one JSON object per line.
     pub fn metrics(&self) -> PathBuf {
         self.dir.join("metrics.jsonl")
     }
 
-    /// How fast it was.
+    /// The speed of training, `timing.jsonl`: one JSON object per record.
     pub fn timing(&self) -> PathBuf {
         self.dir.join("timing.jsonl")
     }
 
-    /// The same for TensorBoard.
+    /// The records' scalars for TensorBoard.
     pub fn events(&self) -> PathBuf {
         self.dir.join("events.out.tfevents.prudence")
     }
 
-    /// Where training can be continued from.
+    /// The latest checkpoint of training.
     pub fn checkpoint(&self) -> PathBuf {
         self.dir.join("checkpoint.safetensors")
     }
 
-    /// What training left behind: the policy with its safety model.
+    /// The trained policy with its safety model; written when training ends.
     pub fn policy(&self) -> PathBuf {
         self.dir.join("policy.safetensors")
     }
 
-    /// Its records.
+    /// Reads the training records.
     pub fn records(&self) -> Result<Vec<Record>, Error> {
         Ok(read_json_lines(&self.metrics(), 1 << 30)?)
     }

@@ -1,4 +1,4 @@
-//! Labelling stored episodes: by a rule, or from a table.
+//! Labels stored episodes, by a rule or from a table.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{Error, Task};
 
-/// Who says what is safe.
+/// The source of labels.
 ///
 /// ```
 /// use prudence::{Labeller, Task};
@@ -21,28 +21,28 @@ use crate::{Error, Task};
 /// ```
 #[derive(Clone, Debug)]
 pub enum Labeller {
-    /// A rule. Beside whole episodes it labels segments that start later.
+    /// A rule, which labels whole episodes and also segments of them that start later.
     Rule {
         /// The rule's text, over the signals of the stored episodes.
         rule: String,
-        /// Segments per episode that start later.
+        /// The number of such segments per episode.
         extra_starts: usize,
-        /// The seed of their starts.
+        /// The seed for drawing the starts of the segments.
         seed: u64,
     },
-    /// A table, CSV with a header `episode,start,end,safe,at`; start, end and at are optional.
+    /// A CSV table with the header `episode,start,end,safe,at`, of which `start`, `end` and `at` are optional.
     Table(PathBuf),
 }
 
 impl Labeller {
-    /// The task's own rule, with the settings of its section `[label]`.
+    /// The rule of a task, with the settings of its section `[label]`.
     pub fn of(task: &Task) -> Self {
         let settings = task.settings();
         Self::Rule { rule: settings.rule.clone(), extra_starts: settings.label.extra_starts, seed: settings.run.seed }
     }
 }
 
-/// What was labelled.
+/// The result of [`label`].
 ///
 /// ```
 /// let labelled = prudence::Labelled { episodes: 10, safe: 4, labels: 40 };
@@ -50,35 +50,35 @@ impl Labeller {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Labelled {
-    /// Episodes that got a label.
+    /// The number of episodes that were labelled.
     pub episodes: u64,
-    /// Of them, safe as a whole.
+    /// How many of them are safe as a whole.
     pub safe: u64,
-    /// New labels, those of segments included.
+    /// The number of new labels, including those of segments.
     pub labels: u64,
 }
 
-/// The stores in folders: each folder itself, or those one level below it. A folder without any is an error.
+/// Finds the stores in folders: each folder itself, or those directly below it. A folder without a store is an error.
 pub fn stores(dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     let mut all = Vec::new();
     for dir in dirs {
         let found = find_stores(dir)?;
         if found.is_empty() {
-            return Err(Error::content(dir, "no stored episodes in it"));
+            return Err(Error::content(dir, "no stored episodes in this folder"));
         }
         all.extend(found);
     }
     Ok(all)
 }
 
-/// Labels every episode of the stores in a folder that this labeller has not labelled yet.
+/// Labels all episodes of the stores in a folder, except those that the same rule has already labelled.
 pub fn label(dir: &Path, labeller: &Labeller) -> Result<Labelled, Error> {
     let stores = stores(&[dir.to_owned()])?;
     let mut total = Labelled::default();
     if let (Labeller::Table(table), 2..) = (labeller, stores.len()) {
         return Err(Error::content(
             table,
-            format!("{} holds {} stores; name one of them", dir.display(), stores.len()),
+            format!("{} has {} stores, but a table is for one; name one of them", dir.display(), stores.len()),
         ));
     }
     for path in &stores {
@@ -103,7 +103,7 @@ pub fn label(dir: &Path, labeller: &Labeller) -> Result<Labelled, Error> {
     Ok(total)
 }
 
-/// Labels the episodes that the rule has not labelled yet; gives how many.
+/// Labels the episodes that the rule has not labelled yet and returns their number.
 pub(crate) fn by_rule(
     store: &Store,
     log: &mut LabelLog,
@@ -121,7 +121,7 @@ pub(crate) fn by_rule(
         for (id, episode) in shard.clone().zip(store.read(shard)?) {
             if !known.contains(&id) {
                 let rng = &mut stream(seed, "segments", id);
-                // The whole episode's label comes last: once it is in the log, so are those of the segments.
+                // The label of the whole episode comes last: if it is in the log, so are those of the segments.
                 labels.extend(label_by_rule(rule, id, &episode, extra_starts, rng, &when).into_iter().rev());
                 labelled += 1;
             }

@@ -1,14 +1,15 @@
 //! Safe reinforcement learning when nobody can write the safety cost down.
 //!
-//! prudence takes trajectories with a bit (safe / unsafe), learns a recurrent safety model that spreads the blame over
-//! single steps, and trains an agent that earns as much reward as it can while at least a chosen share of its trajectories
-//! is safe (SafeSAC-H, Low & Kumar, ICML 2024). This crate is the front door: the command line is a thin client of it.
+//! prudence learns a recurrent safety model from trajectories that are labelled safe or unsafe as a whole. The model
+//! attributes the label to single steps. With it, prudence trains agents that maximise the return while a required
+//! share of their trajectories is safe (SafeSAC-H, Low & Kumar, ICML 2024). This crate is the main API; the command
+//! line is a thin layer on top of it.
 //!
-//! A [`Task`] says what to do and what is unsafe. [`run()`] does everything; or go step by step, in the order data flows:
-//! [`collect`] stores episodes, [`label`] labels them, [`fit()`] makes a [`SafetyModel`], [`train`] an [`Agent`],
-//! [`evaluate`] tests it on the true rule; [`resume`] continues whatever was interrupted. A [`Session`] says how: with how
-//! many threads, and who hears of it. An environment of your own is an [`Env`] with three methods; `examples/custom_env.rs`
-//! brings one all the way.
+//! A [`Task`] is an environment, the rule that makes an episode safe, and all settings. [`run()`] does everything. The
+//! stages, in the order in which data flows: [`collect`] stores episodes, [`label`] labels them, [`fit()`] fits a
+//! [`SafetyModel`], [`train`] trains [`Agent`]s, and [`evaluate`] tests them on the true rule. [`resume`] continues
+//! whatever was interrupted. A [`Session`] holds the threads, reports progress and stops the work on request. Your own
+//! environment implements [`Env`]; `examples/custom_env.rs` shows all steps from its definition to a trained agent.
 //!
 //! ```
 //! use prudence::{Labeller, Session, Store, Task};
@@ -21,7 +22,7 @@
 //!
 //! let rule = Labeller::Rule { rule: "count(in_danger) <= 1".into(), extra_starts: 3, seed: 0 };
 //! let labelled = prudence::label(&dir.path().join("episodes"), &rule)?;
-//! assert_eq!(labelled.labels, 40, "each episode, and three segments of it");
+//! assert_eq!(labelled.labels, 40, "one per episode and three for segments of it");
 //! assert_eq!(Store::open(&collected.stores[0])?.steps(), 200);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -62,7 +63,7 @@ pub use session::{Bar, Progress, Session, Silent};
 pub use settings::{CollectSettings, LabelSettings, RunSettings, TaskSettings};
 pub use task::Task;
 
-// What a program that brings its own environment, episodes or rules needs of the crates below.
+// What programs with their own environments, episodes or rules need from the other crates.
 pub use prudence_agent::evaluate::TestEpisode;
 pub use prudence_agent::settings::Constraint;
 pub use prudence_agent::{AgentSettings, Algorithm, Error as AgentError, MultiplierSettings, TrainSettings};

@@ -1,4 +1,4 @@
-//! From a run's outcome to `evaluation.json`, figures and `report.html`.
+//! Writes `evaluation.json`, the figures and `report.html` from the outcome of a run.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::folder::RunFolder;
 use crate::run::{Outcome, RoundResult, Tested};
 use crate::{Algorithm, Error, Task, TestEpisode};
 
-/// Test episodes drawn in the plane, an algorithm.
+/// The number of test episodes per algorithm whose paths are drawn in the plane.
 const DRAWN: usize = 30;
 
 /// The statistics of one algorithm's agents.
@@ -50,7 +50,7 @@ fn of(algorithm: Algorithm, agents: &[Tested]) -> Vec<&Tested> {
     agents.iter().filter(|agent| agent.algorithm == algorithm).collect()
 }
 
-/// Everything a run found out, in numbers.
+/// The results of a run.
 fn evaluation(task: &Task, outcome: &Outcome, last: &RoundResult) -> Evaluation {
     let config = task.settings();
     let mut results = Vec::new();
@@ -90,7 +90,7 @@ fn safety_model(round: &RoundResult) -> ModelQuality {
     }
 }
 
-/// A figure of training curves.
+/// A kind of training curves to plot.
 ///
 /// ```no_run
 /// let figure = prudence::plot(&["runs/navigation-1".into()], prudence::CurveKind::Multiplier)?;
@@ -99,9 +99,9 @@ fn safety_model(round: &RoundResult) -> ModelQuality {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CurveKind {
-    /// Return and safe share over steps.
+    /// Return and safe share over environment steps.
     Learning,
-    /// Lambda over steps.
+    /// The multiplier lambda over environment steps.
     Multiplier,
 }
 
@@ -119,7 +119,7 @@ pub fn plot(dirs: &[PathBuf], kind: CurveKind) -> Result<Figure, Error> {
     })
 }
 
-/// Training curves of the agents in folders.
+/// Reads the training curves of the agents in these folders.
 fn curves(dirs: &[impl AsRef<Path>]) -> Result<(Vec<Curve>, Vec<MultiplierCurve>), Error> {
     let mut learning: Vec<Curve> = Vec::new();
     let mut multipliers: Vec<MultiplierCurve> = Vec::new();
@@ -149,7 +149,7 @@ fn curves(dirs: &[impl AsRef<Path>]) -> Result<(Vec<Curve>, Vec<MultiplierCurve>
     Ok((learning, multipliers))
 }
 
-/// Paths of test episodes with the last model's blame, for tasks that lie in a plane.
+/// Draws the paths of test episodes with the last model's blame, for tasks in a plane.
 fn drawn_paths(task: &Task, outcome: &Outcome, last: &RoundResult) -> Result<Option<Figure>, Error> {
     let Some(scene) = task.scene() else { return Ok(None) };
     let place = |name: &str| task.spec().signals.iter().position(|s| s == name);
@@ -174,7 +174,7 @@ fn drawn_paths(task: &Task, outcome: &Outcome, last: &RoundResult) -> Result<Opt
     Ok(Some(figure::paths(scene, &groups)))
 }
 
-/// Writes `evaluation.json`, `figures/*.svg` and `report.html` into the run's folder; gives the numbers.
+/// Writes `evaluation.json`, `figures/*.svg` and `report.html` into the run's folder and returns the results.
 pub(crate) fn write(task: &Task, folder: &RunFolder, outcome: &Outcome) -> Result<Evaluation, Error> {
     let Some(last) = outcome.rounds.last() else { return Err(Error::content(folder.root(), "the run has no round")) };
     let evaluation = evaluation(task, outcome, last);
@@ -221,7 +221,7 @@ fn notes(task: &Task, outcome: &Outcome, evaluation: &Evaluation, multipliers: &
         if !missed.is_empty() {
             let name = figure::display_name(&result.algo);
             notes.push(format!(
-                "{name}: safe test episodes of the seeds that missed the target: {}.",
+                "{name}: seeds that miss the target, with their safe test episodes: {}.",
                 missed.join("; ")
             ));
         }
@@ -230,11 +230,11 @@ fn notes(task: &Task, outcome: &Outcome, evaluation: &Evaluation, multipliers: &
     for curve in multipliers.iter().filter(|_| lambda.fixed.is_none()) {
         if curve.seeds.iter().flatten().all(|(_, value)| *value == lambda.initial) {
             let why = match lambda.initial {
-                0.0 => "the constraint held all along, or there were",
+                0.0 => "the constraint was always met, or there were",
                 _ => "there were",
             };
             notes.push(format!(
-                "Lambda of {} never moved from {}: {why} hardly more than multiplier.freeze = {} episodes.",
+                "Lambda of {} never moved from {}: {why} hardly any episodes beyond multiplier.freeze = {}.",
                 figure::display_name(&curve.label.algorithm),
                 lambda.initial,
                 lambda.freeze
@@ -244,11 +244,13 @@ fn notes(task: &Task, outcome: &Outcome, evaluation: &Evaluation, multipliers: &
     for agent in outcome.rounds.last().iter().flat_map(|round| &round.agents) {
         let who = format!("{} seed {}", figure::display_name(agent.algorithm.name()), agent.seed);
         match agent.selected_step {
-            None => notes
-                .push(format!("{who}: no policy met the constraint as the safety model judges; the last was tested.")),
+            None => notes.push(format!(
+                "{who}: no policy met the constraint according to the safety model; the last one was tested."
+            )),
             Some(step) if step < config.train.steps => {
                 notes.push(format!(
-                    "{who}: the policy of step {step} was tested; later ones miss the constraint as the safety model judges."
+                    "{who}: the policy of step {step} was tested; later ones miss the constraint according to the \
+                     safety model."
                 ));
             }
             Some(_) => {}
@@ -256,18 +258,19 @@ fn notes(task: &Task, outcome: &Outcome, evaluation: &Evaluation, multipliers: &
     }
     if config.run.algo.contains(&Algorithm::Sac) && config.run.algo.len() > 1 {
         notes.push(
-            "SAC learns from its own steps alone: it is what collected the first episodes. The others also start from all \
-             episodes collected before them, so at few steps they may earn more than it does."
+            "SAC learns only from its own steps, because it collected the first episodes. The other algorithms also \
+             start from all episodes collected before them, so with few steps their return may be higher than SAC's."
                 .into(),
         );
     }
     if let Some(round) = outcome.rounds.last() {
         let safe = round.fitted.held_out.safe_share;
-        notes.push(format!("{:.1} % of the episodes held out of the last fit are safe.", 100.0 * safe));
+        notes.push(format!("{:.1} % of the held-out episodes of the last fit are safe.", 100.0 * safe));
     }
     notes.push(
-        "All seeds and all algorithms of a run share its episodes and its safety models: intervals over seeds do not cover \
-         the luck of fitting them, and an algorithm's later rounds profit from the others' episodes."
+        "All seeds and algorithms of a run share its episodes and safety models. Intervals over seeds therefore do not \
+         include the variance of fitting the models, and in later rounds an algorithm benefits from the episodes of \
+         the others."
             .into(),
     );
     notes

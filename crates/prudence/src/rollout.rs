@@ -1,4 +1,4 @@
-//! One episode, step by step: by given actions, or by a trained agent.
+//! A single episode, step by step, with given actions or with a trained agent.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ enum Actor {
     Agent(Box<Playing>),
 }
 
-/// What one step gave.
+/// The outcome of one step.
 ///
 /// ```
 /// use prudence::{Rollout, Task};
@@ -53,22 +53,22 @@ enum Actor {
 pub struct RolloutStep {
     /// The number of the step, from 1.
     pub t: usize,
-    /// In the environment's units.
+    /// The action, in the environment's units.
     pub action: Vec<f64>,
-    /// After the step.
+    /// The observation after the step.
     pub observation: Vec<f64>,
     /// The reward, and whether the episode ended.
     pub step: Step,
-    /// After the step, in the order of the spec.
+    /// The signals after the step, in the order of `Spec::signals`.
     pub signals: Vec<f64>,
-    /// After the step; null where the environment does not show its state.
+    /// The state after the step; null if the environment does not expose its state.
     pub state: Value,
     /// Whether the true rule has held so far.
     pub safe: bool,
 }
 
 impl Rollout {
-    /// The task's environment, started by a seed or put into a state, with these actions to be taken.
+    /// Starts the task's environment from a seed, or in a given state, to take these actions.
     pub fn with_actions(task: &Task, actions: Vec<Vec<f64>>, seed: u64, state: Option<&Value>) -> Result<Self, Error> {
         let mut env = task.make_env()?;
         let mut observation = vec![0.0; task.spec().observation.dim()];
@@ -83,7 +83,8 @@ impl Rollout {
         Ok(Self { actor, judge: task.rule().judge(), steps: 0 })
     }
 
-    /// A trained agent in its run's environment, started by a seed; its policy's mode acts. Gives the task too.
+    /// Starts the environment of a trained agent's run from a seed. Actions are the mode of the agent's policy. Also
+    /// returns the run's task.
     pub fn of_agent(dir: &Path, seed: u64) -> Result<(Task, Self), Error> {
         let (run, folder) = AgentFolder::open(dir)?;
         let task = Task::open(run.root())?;
@@ -94,7 +95,7 @@ impl Rollout {
         Ok((task, Self { actor: Actor::Agent(Box::new(playing)), judge, steps: 0 }))
     }
 
-    /// The environment as it is now.
+    /// The environment in its current state.
     pub fn env(&self) -> &dyn Env {
         match &self.actor {
             Actor::Given { env, .. } => &**env,
@@ -109,7 +110,7 @@ impl Rollout {
         }
     }
 
-    /// What the environment shows now.
+    /// The latest observation.
     pub fn observation(&self) -> &[f64] {
         match &self.actor {
             Actor::Given { observation, .. } => observation,
@@ -117,7 +118,7 @@ impl Rollout {
         }
     }
 
-    /// Given actions that were not taken.
+    /// The number of given actions that have not been taken.
     pub fn actions_left(&self) -> usize {
         match &self.actor {
             Actor::Given { actions, .. } => actions.len(),
@@ -125,7 +126,7 @@ impl Rollout {
         }
     }
 
-    /// Takes the next step; nothing after the last of the given actions.
+    /// Takes the next step; `None` if there are no more given actions.
     pub fn step(&mut self) -> Result<Option<RolloutStep>, Error> {
         let (action, step) = match &mut self.actor {
             Actor::Given { env, observation, actions } => {

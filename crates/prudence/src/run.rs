@@ -1,8 +1,8 @@
-//! A whole run: every stage in order, in rounds, in one folder that explains itself.
+//! A whole run: all stages in order, in rounds, in one folder.
 //!
-//! Round 0 is the paper's recipe: unconstrained agents collect, the rule labels, a model is fitted, safe agents are trained
-//! on the scored episodes. Each later round labels what the safe agents of the round before went through, refits on all
-//! episodes so far, and trains afresh.
+//! Round 0 is the paper's recipe: unconstrained agents collect episodes, the rule labels them, a safety model is
+//! fitted, and safe agents are trained on the scored episodes. Each later round labels the episodes of the previous
+//! round's safe agents, refits the model on all episodes so far, and trains new agents.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,37 +21,37 @@ use crate::session::Session;
 use crate::training::{Data, Job, jobs, train_all};
 use crate::{Algorithm, Error, Task, TestEpisode, labelling, reporting};
 
-/// Final tests start here, so that they meet other starts than the tests along the way.
+/// The number of the first final test episode: its starts differ from those of tests during training.
 const FINAL_TESTS: u64 = 1 << 32;
 
-/// One trained agent, tested.
+/// A trained agent with its final test episodes.
 pub(crate) struct Tested {
     pub algorithm: Algorithm,
     pub seed: u64,
-    /// The step of the last record that met the constraint as the safety model judges, where one did: its policy was tested.
+    /// The step of the last record that met the constraint according to the safety model; its policy was tested.
     pub selected_step: Option<u64>,
-    /// Final test episodes, the policy's mode acting.
+    /// The final test episodes, with the policy's mode as action.
     pub tests: Vec<TestEpisode>,
-    /// The same number with drawn actions.
+    /// The same number of episodes with sampled actions.
     pub sampled: Vec<TestEpisode>,
 }
 
-/// One round: its safety model and the agents trained against it.
+/// One round: its safety model and the agents trained with it.
 pub(crate) struct RoundResult {
     pub model: Arc<SafetyModel>,
     pub fitted: Fitted,
     pub agents: Vec<Tested>,
 }
 
-/// All that a run found.
+/// The outcome of a run.
 pub(crate) struct Outcome {
-    /// The unconstrained agents.
+    /// The unconstrained agents, which collected the first episodes.
     pub collectors: Vec<Tested>,
     /// The rounds, in order.
     pub rounds: Vec<RoundResult>,
 }
 
-/// Does everything in a new folder: collects, labels, fits, trains, in rounds; then tests and reports.
+/// Runs all stages in a new folder: collects, labels, fits, trains and tests, in rounds, then writes the report.
 ///
 /// ```no_run
 /// use prudence::{RunFolder, Session, Task};
@@ -70,7 +70,7 @@ pub fn run(task: &Task, dir: &Path, session: &Session) -> Result<Evaluation, Err
     run_in(&task, &folder, session)
 }
 
-/// What a folder's command came to.
+/// The result of the command that was resumed.
 ///
 /// ```no_run
 /// use prudence::{Resumed, Session, Task};
@@ -85,20 +85,20 @@ pub fn run(task: &Task, dir: &Path, session: &Session) -> Result<Evaluation, Err
 /// ```
 #[derive(Debug)]
 pub enum Resumed {
-    /// A run.
-    Run(Evaluation),
-    /// A collection.
+    /// The result of [`run()`].
+    Run(Box<Evaluation>),
+    /// The result of [`collect`](crate::collect).
     Collect(crate::Collected),
-    /// A training.
+    /// The result of [`train`](crate::train).
     Train(Vec<crate::Agent>),
 }
 
-/// Continues exactly where the command that made a folder was interrupted. The task is the folder's own: [`Task::open`],
-/// or the one that a program made it with.
+/// Continues exactly where the command that created a folder was interrupted. The task is the folder's: that of
+/// [`Task::open`], or for a program's own environment the task that the folder was created with.
 pub fn resume(task: &Task, dir: &Path, session: &Session) -> Result<Resumed, Error> {
     let (folder, invocation) = RunFolder::open(dir)?;
     match invocation {
-        Invocation::Run => Ok(Resumed::Run(run_in(task, &folder, session)?)),
+        Invocation::Run => Ok(Resumed::Run(Box::new(run_in(task, &folder, session)?))),
         Invocation::Collect => Ok(Resumed::Collect(collect_in(task, &folder, session)?)),
         Invocation::Train { data, safety } => {
             let model = model_of(&folder, safety)?;
@@ -119,7 +119,7 @@ struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    /// Does whatever is not done yet.
+    /// Does whatever has not been done yet.
     fn run(&self) -> Result<Outcome, Error> {
         let settings = self.task.settings();
         let algorithms = settings.run.algo.iter().copied();
@@ -141,8 +141,8 @@ impl Rounds<'_> {
             let (model, fitted) = fit(self.task, &stores, &self.folder.safety(round), seed, self.session)?;
             let quality = &fitted.held_out;
             self.session.progress().say(&format!(
-                "round {round}: safety model {:.1} % right on {} held-out episodes ({:.1} % of the safe called unsafe, \
-                 {:.1} % of the unsafe called safe)",
+                "round {round}: the safety model is right on {:.1} % of {} held-out episodes ({:.1} % of the safe ones \
+                 called unsafe, {:.1} % of the unsafe ones called safe)",
                 100.0 * quality.accuracy,
                 quality.episodes,
                 100.0 * quality.safe_called_unsafe,
@@ -157,7 +157,7 @@ impl Rounds<'_> {
         Ok(Outcome { collectors, rounds })
     }
 
-    /// Trains and tests every algorithm and seed; returns the stores of their episodes as well.
+    /// Trains and tests every algorithm and seed; also returns the stores of their training episodes.
     fn train(
         &self,
         round: usize,
@@ -186,7 +186,7 @@ impl Rounds<'_> {
             let mean = agent.tests.iter().map(|t| t.total_reward).sum::<f64>() / n as f64;
             let drawn = agent.sampled.iter().filter(|t| t.safe).count();
             self.session.progress().say(&format!(
-                "round {round}: {:14} seed {}: return {mean:8.2}, {safe}/{n} safe ({drawn}/{n} with drawn actions)",
+                "round {round}: {:14} seed {}: return {mean:8.2}, {safe}/{n} safe ({drawn}/{n} with sampled actions)",
                 agent.algorithm.name(),
                 agent.seed
             ));

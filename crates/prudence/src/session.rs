@@ -1,11 +1,11 @@
-//! How a command works: its threads, who hears of its progress, and when it should stop.
+//! The context that commands run in: threads, progress reports and the request to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Error;
 
-/// Hears how work is going. Everything has an empty default.
+/// Receives progress reports. Every method does nothing by default.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -22,19 +22,19 @@ use crate::Error;
 /// # Ok::<(), prudence::Error>(())
 /// ```
 pub trait Progress: Send + Sync {
-    /// A piece of work of `total` steps begins.
+    /// Begins a piece of work of `total` steps and returns its progress bar.
     fn begin(&self, label: &str, total: u64) -> Box<dyn Bar> {
         let _ = (label, total);
         Box::new(Silent)
     }
 
-    /// One line that a person should read.
+    /// Reports one line for the user.
     fn say(&self, line: &str) {
         let _ = line;
     }
 }
 
-/// Hears how far a piece of work is; it is over when the bar is dropped.
+/// The progress of a piece of work, which ends when the bar is dropped.
 ///
 /// ```
 /// struct Percent(u64);
@@ -46,21 +46,21 @@ pub trait Progress: Send + Sync {
 /// }
 /// ```
 pub trait Bar: Send + Sync {
-    /// Steps done so far.
+    /// Sets the number of steps done so far.
     fn set(&self, position: u64) {
         let _ = position;
     }
 
-    /// The latest news.
+    /// Sets a short text, such as the current loss.
     fn message(&self, text: &str) {
         let _ = text;
     }
 }
 
-/// Hears nothing.
+/// Ignores all progress reports.
 ///
 /// ```
-/// let session = prudence::Session::new(1)?.with_progress(std::sync::Arc::new(prudence::Silent)); // as it is by default
+/// let session = prudence::Session::new(1)?.with_progress(std::sync::Arc::new(prudence::Silent)); // the default
 /// # Ok::<(), prudence::Error>(())
 /// ```
 pub struct Silent;
@@ -68,10 +68,10 @@ pub struct Silent;
 impl Progress for Silent {}
 impl Bar for Silent {}
 
-/// How commands work.
+/// The context that commands run in: threads, progress reports and the request to stop.
 ///
 /// ```
-/// let session = prudence::Session::new(2)?; // two threads, silently
+/// let session = prudence::Session::new(2)?; // two threads, no progress reports
 /// session.stop();
 /// assert!(session.stopping());
 /// # Ok::<(), prudence::Error>(())
@@ -84,7 +84,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// With this many threads (0: as many as there are cores), silent.
+    /// Creates a session with this number of threads (0: the number of cores) and without progress reports.
     pub fn new(threads: usize) -> Result<Self, Error> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         Ok(Self {
@@ -94,17 +94,17 @@ impl Session {
         })
     }
 
-    /// Somebody hears its progress.
+    /// Sets the receiver of progress reports.
     pub fn with_progress(self, progress: Arc<dyn Progress>) -> Self {
         Self { progress, ..self }
     }
 
-    /// Asks it to stop: every agent in training reaches a checkpoint at its episode's end.
+    /// Asks for a stop: every agent in training completes its episode, writes a checkpoint and stops.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked to stop.
+    /// Whether a stop was requested.
     pub fn stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

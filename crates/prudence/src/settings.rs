@@ -1,5 +1,5 @@
-//! Everything a run can be told: defaults, then the task's file, then further files, then single settings, each over the
-//! ones before.
+//! All settings of a run: defaults, the task's file, further files and single settings, each of which overrides those
+//! before it.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use toml::{Table, Value};
 use crate::environment::EnvSettings;
 use crate::{Error, tasks};
 
-/// A task and all its settings, resolved: what a task file holds, and a run's `config.toml`.
+/// A task with all its settings, resolved: the content of a task file and of a run's `config.toml`.
 ///
 /// ```
 /// use prudence::{Task, TaskSettings};
@@ -29,43 +29,43 @@ use crate::{Error, tasks};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskSettings {
-    /// The task's name.
+    /// The name of the task.
     pub name: String,
-    /// What it is about, in one line.
+    /// One line about the task.
     pub summary: String,
-    /// The true rule: it labels and tests, no learner sees it.
+    /// The true rule: it labels episodes and judges tests, but no learner sees it.
     pub rule: String,
-    /// The share of episodes that shall be safe, in truth.
+    /// The share of episodes that should be safe by the true rule.
     pub target: f64,
     /// The environment.
     pub env: EnvSettings,
-    /// What `run` does.
+    /// Algorithms, seeds, tests and rounds of `run`.
     #[serde(default)]
     pub run: RunSettings,
     /// How episodes are collected.
     #[serde(default)]
     pub collect: CollectSettings,
-    /// How the rule labels them.
+    /// How the rule labels episodes.
     #[serde(default)]
     pub label: LabelSettings,
-    /// The safety model.
+    /// The safety model and its fit.
     #[serde(default)]
     pub safety: FitSettings,
-    /// Networks and their learning.
+    /// Networks and their optimisation.
     #[serde(default)]
     pub agent: AgentSettings,
-    /// The multiplier.
+    /// The multiplier lambda.
     #[serde(default)]
     pub multiplier: MultiplierSettings,
     /// The training loop.
     #[serde(default)]
     pub train: TrainSettings,
-    /// What results can be compared with.
+    /// Policies to compare the results with.
     #[serde(default)]
     pub reference: Vec<Reference>,
 }
 
-/// Section `[run]`.
+/// Section `[run]` of a task file.
 ///
 /// ```
 /// assert!(prudence::RunSettings::default().rounds == 2);
@@ -73,15 +73,15 @@ pub struct TaskSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunSettings {
-    /// Algorithms to train and test.
+    /// The algorithms to train and test.
     pub algo: Vec<Algorithm>,
-    /// Seeds per algorithm.
+    /// The number of seeds per algorithm.
     pub seeds: u64,
     /// The first seed.
     pub seed: u64,
-    /// Test episodes per seed.
+    /// The number of final test episodes per seed.
     pub episodes: u64,
-    /// Repetitions of collect, label, fit, train with the safe agents' own episodes. 0: the paper's recipe.
+    /// How often to repeat labelling, fitting and training with the safe agents' own episodes. 0: the paper's recipe.
     pub rounds: usize,
 }
 
@@ -91,7 +91,7 @@ impl Default for RunSettings {
     }
 }
 
-/// Section `[collect]`.
+/// Section `[collect]` of a task file.
 ///
 /// ```
 /// assert!(prudence::CollectSettings::default().steps == 1_000_000);
@@ -99,7 +99,7 @@ impl Default for RunSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CollectSettings {
-    /// Environment steps of the unconstrained agent, per seed.
+    /// Environment steps of unconstrained SAC, per seed.
     pub steps: u64,
 }
 
@@ -109,7 +109,7 @@ impl Default for CollectSettings {
     }
 }
 
-/// Section `[label]`.
+/// Section `[label]` of a task file.
 ///
 /// ```
 /// assert!(prudence::LabelSettings::default().extra_starts == 3);
@@ -117,7 +117,7 @@ impl Default for CollectSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabelSettings {
-    /// Segments per episode that start later, labelled by the rule beside the whole.
+    /// The number of segments per episode that start later, which the rule labels in addition to the whole episode.
     pub extra_starts: usize,
 }
 
@@ -138,12 +138,12 @@ impl TaskSettings {
         self.run.seed..self.run.seed + self.run.seeds
     }
 
-    /// The text of a task file with all of these settings.
+    /// These settings as the text of a task file.
     pub fn to_toml(&self) -> Result<String, Error> {
         toml::to_string(self).map_err(|e| Error::Unreadable { origin: self.name.clone(), problem: e.to_string() })
     }
 
-    /// Refuses values that no command can work with; the rule and the environment are checked when they are made.
+    /// Checks that all values are in range. The rule and the environment are checked when they are created.
     pub fn check(&self) -> Result<(), SettingError> {
         let unless = SettingError::unless;
         let target = self.target > 0.0 && self.target < 1.0;
@@ -160,16 +160,13 @@ impl TaskSettings {
         unless(last, "run.seed", &seed, "must stay below 2^63 for all seeds")
     }
 
-    /// A built-in task, by its name, or the one in a task file; with the settings in `files` and then single ones,
-    /// `section.key=value`, over its own. Nothing is checked yet but names and types.
+    /// The settings of a built-in task or of a task file, overridden by those in `files` and then by the single
+    /// settings `sets`, each `section.key=value`. Only names and types are checked.
     pub fn resolve(task: &str, files: &[PathBuf], sets: &[String]) -> Result<Self, Error> {
         let (mut table, origin) = match tasks::text(task) {
             Some(text) => (parse(text, task)?, format!("task {task}")),
             None if Path::new(task).is_file() => (read_table(Path::new(task))?, task.to_owned()),
-            None if task.ends_with(".toml") => {
-                let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
-                return Err(Error::io(Path::new(task), "open")(missing));
-            }
+            None if task.ends_with(".toml") => return Err(Error::content(Path::new(task), "no such file")),
             None => return Err(Error::UnknownTask { name: task.to_owned() }),
         };
         let mut settings = typed(&table, &origin)?;
@@ -180,17 +177,17 @@ impl TaskSettings {
         }
         for set in sets {
             apply(&mut table, set)?;
-            let here = std::env::current_dir().map_err(Error::io(Path::new("."), "look at"))?;
+            let here = std::env::current_dir().map_err(Error::io(Path::new("."), "determine the current folder"))?;
             anchor(&mut table, &here);
             settings = typed(&table, &format!("setting {set}"))?;
         }
         if settings.rule != rule || settings.env != env {
-            settings.reference.clear(); // they were the task's own
+            settings.reference.clear(); // they were for the unchanged task
         }
         Ok(settings)
     }
 
-    /// These settings with single ones changed, each `section.key=value`.
+    /// A copy of these settings with some of them changed, each by `section.key=value`.
     pub fn with(&self, sets: &[impl AsRef<str>]) -> Result<Self, Error> {
         let mut table = parse(&self.to_toml()?, &self.name)?;
         let mut settings = self.clone();
@@ -201,7 +198,7 @@ impl TaskSettings {
         Ok(settings)
     }
 
-    /// The settings in a file.
+    /// Reads the settings in a task file.
     pub fn from_file(path: &Path) -> Result<Self, Error> {
         typed(&read_table(path)?, &path.display().to_string())
     }
@@ -216,7 +213,7 @@ fn typed(table: &Table, origin: &str) -> Result<TaskSettings, Error> {
     settings.map_err(|e| Error::Unreadable { origin: origin.to_owned(), problem: one_line(&e) })
 }
 
-/// A text of serde's, key and all, on one line and with types in plain words.
+/// The message of a serde error on one line, with types in plain words.
 fn one_line(error: &toml::de::Error) -> String {
     let words = [("u64", "a whole number, 0 or more"), ("usize", "a whole number, 0 or more"), ("f64", "a number")];
     let message = error.to_string().trim().replace('\n', " ");
@@ -225,7 +222,7 @@ fn one_line(error: &toml::de::Error) -> String {
     })
 }
 
-/// `section.key=value` into the table; a value that is not TOML is taken as text.
+/// Applies `section.key=value` to the table. A value that is not TOML is taken as text.
 fn apply(table: &mut Table, set: &str) -> Result<(), Error> {
     let refuse = |problem: String| Error::Unreadable { origin: format!("setting {set}"), problem };
     let (path, text) =
@@ -254,17 +251,17 @@ fn merge(base: &mut Table, over: Table) {
     }
 }
 
-/// A file's table; files that it names are relative to its folder.
+/// Reads a file as a table. Paths in it are relative to its folder.
 fn read_table(path: &Path) -> Result<Table, Error> {
     let bytes = read_limited(path, 1 << 20)?;
     let text = String::from_utf8(bytes).map_err(|_| Error::content(path, "not UTF-8 text"))?;
     let mut table = parse(&text, &path.display().to_string())?;
-    let place = std::path::absolute(path).map_err(Error::io(path, "look at"))?;
+    let place = std::path::absolute(path).map_err(Error::io(path, "determine the absolute path"))?;
     anchor(&mut table, place.parent().unwrap_or(Path::new("/")));
     Ok(table)
 }
 
-/// Makes paths in `[env]` absolute that are relative to a folder.
+/// Makes the paths in `[env]`, which are relative to a folder, absolute.
 fn anchor(table: &mut Table, folder: &Path) {
     let Some(Value::Table(env)) = table.get_mut("env") else { return };
     for key in EnvSettings::FILE_KEYS {

@@ -1,4 +1,4 @@
-//! A task: what an agent should do, what makes an episode unsafe, and every setting of the way there.
+//! A task: the environment, the rule that makes an episode safe, and all settings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::folder::RunFolder;
 use crate::settings::TaskSettings;
 use crate::{Error, settings};
 
-/// A task, ready to be collected, trained and tested on.
+/// A task with its environment, rule and settings, all of which have been checked.
 ///
 /// ```
 /// use prudence::Task;
@@ -33,25 +33,26 @@ pub struct Task {
 }
 
 impl Task {
-    /// One that comes with the program; see [`crate::tasks::names`].
+    /// Creates a built-in task; see [`crate::tasks::names`].
     pub fn named(name: &str) -> Result<Self, Error> {
         Self::new(TaskSettings::resolve(name, &[], &[])?)
     }
 
-    /// The one in a task file.
+    /// Creates the task of a task file.
     pub fn from_file(path: &Path) -> Result<Self, Error> {
         Self::new(TaskSettings::from_file(path)?)
     }
 
-    /// The one with these settings: checks them and makes the environment once.
+    /// Creates a task from its settings, which are checked. This also creates the environment once.
     pub fn new(settings: TaskSettings) -> Result<Self, Error> {
         let env = Arc::new(settings.env.clone());
         Self::build(settings, env)
     }
 
-    /// A task in an environment of your own, with defaults for everything else.
+    /// Creates a task in your own environment, with the default settings.
     ///
-    /// The rule is an expression over the environment's signals; it labels and tests, and no learner sees it.
+    /// The rule is an expression over the environment's signals. It labels episodes and judges tests, but no learner
+    /// sees it.
     ///
     /// ```
     /// use prudence::{BoxSpace, Env, EnvError, Spec, Step, Task};
@@ -114,43 +115,43 @@ impl Task {
         Ok(Self { settings, env, spec, rule, scene })
     }
 
-    /// The same task with single settings changed, each `section.key=value`.
+    /// The same task with some settings changed, each by `section.key=value`.
     pub fn with(self, sets: &[impl AsRef<str>]) -> Result<Self, Error> {
         let settings = self.settings.with(sets)?;
         if settings.env == self.settings.env { Self::build(settings, self.env) } else { Self::new(settings) }
     }
 
-    /// The task of a run's folder.
+    /// Opens the task of a run's folder.
     pub fn open(run: &Path) -> Result<Self, Error> {
         Self::from_file(&RunFolder::at(run).config())
     }
 
-    /// Its name.
+    /// The name of the task.
     pub fn name(&self) -> &str {
         &self.settings.name
     }
 
-    /// Every setting.
+    /// All settings of the task.
     pub fn settings(&self) -> &TaskSettings {
         &self.settings
     }
 
-    /// The environment's description.
+    /// The dimensions, bounds, signals and horizon of the environment.
     pub fn spec(&self) -> &Arc<Spec> {
         &self.spec
     }
 
-    /// The true rule.
+    /// The true rule, which labels episodes and judges tests.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
 
-    /// The plane that paths are drawn in, for tasks that have one.
+    /// The plane in which paths are drawn, if the task has one.
     pub fn scene(&self) -> Option<&Scene> {
         self.scene.as_ref()
     }
 
-    /// One more environment.
+    /// Creates a new instance of the environment.
     pub fn make_env(&self) -> Result<Box<dyn Env>, Error> {
         Ok(self.env.make()?)
     }
@@ -163,10 +164,11 @@ impl Task {
         Scaling::new(&self.spec, self.settings.agent.reward_scale)
     }
 
-    /// Refuses an agent without stored episodes that would act at random and never learn; `steps` is the setting `key`.
+    /// Checks that an agent without stored episodes takes more steps than its random ones, so that it learns at all.
+    /// `steps` is the value of the setting `key`.
     pub fn check_warm_up(&self, key: &str, steps: u64) -> Result<(), Error> {
         let random = self.settings.train.random_steps;
-        let horizon = self.spec.horizon as u64; // an episode that begins with random actions ends with them
+        let horizon = self.spec.horizon as u64; // an episode that begins with random actions has only random actions
         let learns = random.div_ceil(horizon).saturating_mul(horizon) < steps;
         let expected = format!("must be below {key} = {steps} by an episode ({horizon} steps), or nothing is learned");
         Ok(SettingError::unless(learns, "train.random_steps", &random, &expected)?)

@@ -1,6 +1,6 @@
-//! The tasks that come with the program.
+//! The built-in tasks.
 
-/// Names and texts.
+/// The names of the tasks and the texts of their task files.
 const TASKS: [(&str, &str); 9] = [
     ("navigation", include_str!("../../../tasks/navigation.toml")),
     ("hvac", include_str!("../../../tasks/hvac.toml")),
@@ -13,12 +13,12 @@ const TASKS: [(&str, &str); 9] = [
     ("car-run", include_str!("../../../tasks/car-run.toml")),
 ];
 
-/// Their names.
+/// The names of the built-in tasks.
 pub fn names() -> impl Iterator<Item = &'static str> {
     TASKS.iter().map(|(name, _)| *name)
 }
 
-/// The task file of a name.
+/// The text of a built-in task's file.
 pub(crate) fn text(name: &str) -> Option<&'static str> {
     TASKS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }

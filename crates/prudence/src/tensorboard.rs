@@ -1,8 +1,8 @@
-//! TensorBoard event files: scalars only, written by our own code because no Rust writer is maintained.
+//! TensorBoard event files with scalars. There is no maintained Rust crate for writing them.
 //!
-//! A file is a row of TFRecords (length, masked CRC-32C of the length, payload, masked CRC-32C of the payload); a payload is
-//! a protobuf `Event`. TensorBoard reads files whose name contains `tfevents`. Clocks live elsewhere: the caller says when.
-#![expect(clippy::disallowed_methods, reason = "an event file is cut back and continued in place")]
+//! A file is a sequence of TFRecords (length, masked CRC-32C of the length, payload, masked CRC-32C of the payload); a
+//! payload is a protobuf `Event`. TensorBoard reads files whose name contains `tfevents`. The caller passes the time.
+#![expect(clippy::disallowed_methods, reason = "an event file is truncated and continued in place")]
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use prost::Message;
 
-/// `tensorflow.Event`, as far as scalars need it.
+/// The fields of `tensorflow.Event` that scalars need.
 #[derive(Clone, PartialEq, Message)]
 struct Event {
     #[prost(double, tag = "1")]
@@ -30,7 +30,7 @@ struct Summary {
     value: Vec<Value>,
 }
 
-/// `tensorflow.Summary.Value`; the number is one of several kinds there, so 0 must be written too.
+/// `tensorflow.Summary.Value`. The value is a `oneof` there, so 0 must be written explicitly.
 #[derive(Clone, PartialEq, Message)]
 struct Value {
     #[prost(string, tag = "1")]
@@ -43,19 +43,19 @@ struct Value {
 #[derive(Debug)]
 pub struct EventFile {
     file: BufWriter<File>,
-    /// Whether the record that names the format is still to be written; it takes the time of the first numbers.
+    /// Whether the format record has not been written yet; it gets the time of the first scalars.
     empty: bool,
 }
 
 impl EventFile {
-    /// Starts a file, in place of one that is there already.
+    /// Creates a file, replacing an existing one.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
         Ok(Self { file: BufWriter::new(file), empty: true })
     }
 
-    /// Goes on with a file after a resume from `last_step`: what was written of later steps, and a record that a crash left
-    /// torn, is cut off. A file that is missing is started.
+    /// Continues a file on resume from `last_step`. Records of later steps, and a record left incomplete by a crash,
+    /// are removed. A missing file is created.
     pub fn open_append(path: &Path, last_step: u64) -> io::Result<Self> {
         let mut file = match OpenOptions::new().read(true).write(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::create(path),
@@ -74,7 +74,7 @@ impl EventFile {
         Ok(Self { file: BufWriter::new(file), empty: kept == 0 })
     }
 
-    /// Writes named numbers of one step; `wall_time` is in seconds since 1970.
+    /// Writes the named scalars of one step; `wall_time` is in seconds since 1970.
     pub fn scalars(&mut self, step: u64, wall_time: f64, scalars: &[(&str, f32)]) -> io::Result<()> {
         if self.empty {
             self.write(&Event { wall_time, file_version: Some("brain.Event:2".to_owned()), ..Event::default() })?;
@@ -86,7 +86,7 @@ impl EventFile {
         self.write(&Event { wall_time, step, summary, ..Event::default() })
     }
 
-    /// Hands everything written so far to the system.
+    /// Passes everything written so far to the operating system.
     pub fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
@@ -101,7 +101,7 @@ impl EventFile {
     }
 }
 
-/// The whole, undamaged record that starts at `start`, and where it ends.
+/// The record that starts at `start`, if it is complete and undamaged, and the position where it ends.
 fn record_at(bytes: &[u8], start: usize) -> Option<(Event, usize)> {
     let (length, rest) = bytes.get(start..)?.split_first_chunk::<8>()?;
     let (length_crc, rest) = rest.split_first_chunk::<4>()?;
@@ -117,12 +117,12 @@ fn record_at(bytes: &[u8], start: usize) -> Option<(Event, usize)> {
     Some((Event::decode(payload).ok()?, start + 16 + size))
 }
 
-/// TFRecord's mask, which keeps a checksum of data that holds checksums from degenerating.
+/// The masked checksum of TFRecord: an unmasked CRC of data that contains CRCs is a poor checksum.
 fn masked_crc(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// CRC-32C (Castagnoli), not the CRC-32 of zip files.
+/// CRC-32C (Castagnoli), which is not the CRC-32 of zip files.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ (crc >> 8))
 }

@@ -1,7 +1,8 @@
-//! Training in folders: records, timing, TensorBoard events, checkpoints; started or resumed, to the same bits.
+//! Training in folders, with records, timing, TensorBoard events and checkpoints. A resumed training gives the same
+//! bits as an uninterrupted one.
 //!
-//! Each agent of a population has a folder of its own and a store for its episodes, which gets a shard with every
-//! checkpoint, so that store and checkpoint always agree. An agent that fails stops alone.
+//! Each agent of a population has its own folder and its own store of episodes. Every checkpoint appends a shard to the
+//! store, so store and checkpoint always agree. An agent that fails does not stop the others.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,16 +26,16 @@ use crate::{Algorithm, Error, Task, checkpoint};
 #[cfg(test)]
 mod tests;
 
-/// Episodes to learn from, as every agent that starts from them shares them.
+/// Stored episodes to learn from, shared by all agents that start from them.
 pub(crate) struct Data {
     stored: Arc<Stored<Cpu<f32>>>,
     model: Option<Arc<SafetyModel>>,
-    /// Of the episodes, for [`setup_hash`].
+    /// A hash of the episodes, for [`setup_hash`].
     hash: String,
 }
 
 impl Data {
-    /// Nothing: an agent that learns from its own steps alone.
+    /// No episodes: for agents that learn only from their own steps.
     pub(crate) fn none(task: &Task) -> Result<Self, Error> {
         Self::new(task, &[], None)
     }
@@ -61,15 +62,15 @@ impl Data {
 pub(crate) struct Job<'a> {
     pub task: &'a Task,
     pub data: &'a Data,
-    /// Environment steps.
+    /// The number of environment steps.
     pub steps: u64,
     pub folder: AgentFolder,
-    /// The store of its episodes.
+    /// The store of its training episodes.
     pub episodes: PathBuf,
 }
 
 impl Job<'_> {
-    /// Trains the agent, or continues; gives it at its end.
+    /// Trains the agent from the start or from its checkpoint, and returns it.
     pub(crate) fn train(&self, session: &Session) -> Result<Population<Cpu<f32>>, Error> {
         let AgentFolder { algorithm, seed, .. } = self.folder;
         let of_agent = |source: Error| match source {
@@ -103,7 +104,7 @@ impl Job<'_> {
     }
 }
 
-/// A hash of everything an agent depends on but the code.
+/// A hash of everything that an agent depends on, except the code.
 fn setup_hash<D: Device>(setup: &Setup<D>, data: &str, seed: u64) -> Result<String, Error> {
     let mut hash = blake3::Hasher::new();
     let Setup { algorithm, settings, env, rule, models, .. } = setup;
@@ -114,7 +115,7 @@ fn setup_hash<D: Device>(setup: &Setup<D>, data: &str, seed: u64) -> Result<Stri
     Ok(hash.finalize().to_hex().to_string())
 }
 
-/// Trains every agent of a population to its end, each in its folder; what came of each.
+/// Trains all agents of a population to the end, each in its folder, and returns the outcome of each.
 fn train<D: Device>(
     population: &mut Population<D>,
     mut runs: Vec<OpenRun>,
@@ -149,7 +150,7 @@ fn train<D: Device>(
     Ok(outcomes)
 }
 
-/// The open files of one agent's training.
+/// One agent's training with its open files.
 struct OpenRun {
     folder: AgentFolder,
     store: Store,
@@ -158,16 +159,16 @@ struct OpenRun {
     records: usize,
     events: EventFile,
     watch: Stopwatch,
-    /// Seconds, steps and updates at the last record.
+    /// Seconds, environment steps and updates at the last record.
     last: (f64, u64, u64),
-    /// Steps at the last episode's end.
+    /// Environment steps at the end of the last episode.
     step: u64,
     warned: bool,
     bar: Box<dyn Bar>,
 }
 
 impl OpenRun {
-    /// Opens an agent's folder; with a checkpoint in it, the agent is put where that was.
+    /// Opens an agent's folder, and restores the agent if there is a checkpoint.
     fn open<D: Device>(
         population: &mut Population<D>,
         agent: usize,
@@ -187,7 +188,7 @@ impl OpenRun {
             population.restore(agent, state, &own)?;
             (store, records)
         } else {
-            // Nothing was saved: whatever is here is from a run that died before its first checkpoint.
+            // Without a checkpoint, existing files are from a run that was killed before its first checkpoint.
             files::remove(episodes)?;
             (Store::create(episodes, schema(population, task))?, 0)
         };
@@ -214,7 +215,7 @@ impl OpenRun {
         })
     }
 
-    /// An episode of the agent ended: a record, a checkpoint, where it is time.
+    /// Takes a completed episode of the agent, and writes a record and a checkpoint if they are due.
     fn episode<D: Device>(
         &mut self,
         population: &mut Population<D>,
@@ -239,7 +240,7 @@ impl OpenRun {
                 record.multiplier
             ));
             if population.multiplier_at_limit(agent) && !std::mem::replace(&mut self.warned, true) {
-                let text = "the multiplier reached multiplier.max: the constraint asks for more than the agent can do";
+                let text = "lambda reached multiplier.max: the constraint demands more than the agent achieves";
                 self.warn(session, text);
             }
         }
@@ -284,7 +285,7 @@ impl OpenRun {
         checkpoint::save(&state, population.networks(), &self.hash, self.records, &self.folder.checkpoint())
     }
 
-    /// The agent took all its steps: its policy is left behind.
+    /// Saves the policy of an agent that has taken all its steps.
     fn end<D: Device>(&self, population: &Population<D>, agent: usize, session: &Session) -> Result<(), Error> {
         let last = population.counters(agent).step;
         if population.setup().algorithm.constraint().is_some() {
@@ -293,12 +294,12 @@ impl OpenRun {
                 Some(step) => self.warn(
                     session,
                     &format!(
-                        "policies after step {step} miss the constraint as the safety model judges; \
-                         the policy of that step is kept"
+                        "policies after step {step} miss the constraint according to the safety model; \
+                         the policy of that step is saved"
                     ),
                 ),
                 None => {
-                    let text = "no policy met the constraint as the safety model judges; the last one is kept";
+                    let text = "no policy met the constraint according to the safety model; the last one is saved";
                     self.warn(session, text);
                 }
             }
@@ -307,14 +308,14 @@ impl OpenRun {
     }
 }
 
-/// Cuts a file of records back to those that the checkpoint knows of.
+/// Truncates a file of records to its first lines, those written before the checkpoint.
 fn keep_lines(path: &Path, lines: usize) -> Result<(), Error> {
     let bytes = if path.exists() { read_limited(path, 1 << 30)? } else { Vec::new() };
     let whole: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).collect();
     match whole.get(..lines) {
         Some(kept) => Ok(write_atomic(path, &kept.concat())?),
         None => {
-            let problem = format!("{} records, but the checkpoint was made after {lines}", whole.len());
+            let problem = format!("the file has {} records, but the checkpoint was made after {lines}", whole.len());
             Err(Error::content(path, problem))
         }
     }
@@ -330,7 +331,7 @@ fn schema<D: Device>(population: &Population<D>, task: &str) -> Schema {
     }
 }
 
-/// Trains agents, as many at a time as the session has threads, and does something with each at its end.
+/// Trains agents, as many at a time as the session has threads, and calls `then` with each trained one.
 pub(crate) fn train_all<R: Send>(
     jobs: &[Job<'_>],
     session: &Session,
@@ -341,7 +342,7 @@ pub(crate) fn train_all<R: Send>(
     session.pool().install(|| jobs.par_iter().map(one).collect())
 }
 
-/// Jobs for every algorithm and seed of a task, in this order.
+/// The jobs of a task, ordered by algorithm and then by seed.
 pub(crate) fn jobs<'a>(
     task: &'a Task,
     data: &'a Data,

@@ -1,5 +1,5 @@
-//! Which policy a training leaves behind: the last one that met the constraint as the safety model judges, with that
-//! model, in a file that a kill does not change.
+//! Which policy training saves: the last one that met the constraint according to the safety model, with that model.
+//! The file is the same if the process was killed and resumed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -9,7 +9,7 @@ use prudence::{Agent, Algorithm, Bar, Labeller, Progress, RunFolder, SafetyModel
 
 const STEPS: u64 = 1000;
 
-/// A short training whose lambda is fixed, so that the target decides about nothing but the selection.
+/// A short training with a fixed lambda, so that the target affects only the selection.
 fn task(target: f64, seed: u64) -> Task {
     let settings = [
         "run.seeds=1",
@@ -37,7 +37,7 @@ fn model(dir: &Path) -> SafetyModel {
     prudence::fit(&task, &collected.stores, &dir.join("model"), 0, &session).unwrap().0
 }
 
-/// The agent, and step and mean prediction of each record.
+/// The trained agent, and the step and the mean prediction of each record.
 fn train(target: f64, seed: u64, model: &SafetyModel, run: &Path, session: &Session) -> (Agent, Vec<(u64, f64)>) {
     let task = task(target, seed);
     let agent = prudence::train(&task, Some(model), &[], run, session).unwrap().remove(0);
@@ -49,7 +49,7 @@ fn records(run: &Path, seed: u64) -> Vec<(u64, f64)> {
     records.iter().map(|record| (record.step, record.mean_predicted())).collect()
 }
 
-/// Ends the process's work, as a kill would, at a step.
+/// Panics at a step, as if the process were killed there.
 struct KilledAt(u64);
 
 struct Fuse(u64);
@@ -72,7 +72,7 @@ fn the_last_policy_that_meets_the_constraint_is_left_behind_with_its_model() {
     let (model, session) = (model(dir.path()), Session::new(1).unwrap());
     let best_before_the_last =
         |records: &[(u64, f64)]| records.iter().rev().skip(1).map(|record| record.1).fold(f64::MIN, f64::max);
-    // Whatever a machine's rounding makes of it, in one of these the last policy is not the best.
+    // Rounding differs between machines, so search for a seed whose last policy is not the best.
     let (seed, every, all, last) = (1..20)
         .find_map(|seed| {
             let (agent, records) = train(1e-9, seed, &model, &dir.path().join(format!("any-{seed}")), &session);
@@ -80,7 +80,7 @@ fn the_last_policy_that_meets_the_constraint_is_left_behind_with_its_model() {
             (best_before_the_last(&records) > last).then_some((seed, agent, records, last))
         })
         .unwrap();
-    assert_eq!(every.selected_step(), Some(STEPS), "all meet the constraint, so the last one does");
+    assert_eq!(every.selected_step(), Some(STEPS), "all policies meet it, so the last one is selected");
 
     let target = 0.5 * (best_before_the_last(&all) + last);
     let expected = all.iter().rev().find(|(_, value)| *value >= target).unwrap();
@@ -94,7 +94,8 @@ fn the_last_policy_that_meets_the_constraint_is_left_behind_with_its_model() {
 
     let loaded = Agent::load(&RunFolder::at(&whole).agent(0, Algorithm::SafesacH, seed).policy()).unwrap();
     assert_eq!((loaded.selected_step(), loaded.step()), (Some(expected.0), expected.0));
-    // The tests along the way are the first three of the round's own seed: the very policy that was selected is in the file.
+    // Tests during training are the first three of the round's seed. Repeating them shows that the file has the
+    // selected policy.
     let seed_of_round = prudence::random::subseed(seed, "round", 0);
     let tests = loaded.test(&task(target, seed), 0..3, seed_of_round, false).unwrap();
     let mean = tests.iter().map(|test| f64::from(test.log_prob().unwrap().exp() as f32)).sum::<f64>() / 3.0;
@@ -105,8 +106,8 @@ fn the_last_policy_that_meets_the_constraint_is_left_behind_with_its_model() {
     let killed = catch_unwind(AssertUnwindSafe(|| train(target, seed, &model, &cut, &doomed)));
     assert!(killed.is_err(), "the training ended before it was killed");
     prudence::resume(&Task::open(&cut).unwrap(), &cut, &session).unwrap();
-    assert_eq!(file(&cut), file(&whole), "killed after the selection and resumed: the same file");
+    assert_eq!(file(&cut), file(&whole), "killed after the selection and resumed, the file differs");
 
     let (none, _) = train(1.0 - 1e-12, seed, &model, &dir.path().join("none"), &session);
-    assert_eq!((none.selected_step(), none.step()), (None, STEPS), "no policy meets it: the last one is left behind");
+    assert_eq!((none.selected_step(), none.step()), (None, STEPS), "no policy meets it, so the last one is saved");
 }

@@ -1,4 +1,4 @@
-//! What was written: blocks and expressions with their places, names not yet looked up.
+//! The syntax tree: blocks and expressions with their places in the text; names are not resolved yet.
 
 use crate::source::Span;
 
@@ -9,7 +9,7 @@ pub(crate) struct Name {
     pub span: Span,
 }
 
-/// All blocks of all files; each kind at most once.
+/// All blocks of all files, at most one of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     pub domain: Option<Domain>,
@@ -56,7 +56,7 @@ pub(crate) enum ConstantValue {
     Bool(bool),
     Integer(f64),
     Real(f64),
-    /// An enumeration's value or an object.
+    /// A value of an enumeration or an object.
     Name(String),
 }
 
@@ -93,10 +93,10 @@ pub(crate) struct NonFluents {
 pub(crate) struct Instance {
     pub name: Name,
     pub objects: Vec<Objects>,
-    /// Non-fluents given in the instance itself.
+    /// Non-fluents that the instance itself gives.
     pub non_fluents: Option<Vec<Assignment>>,
     pub init_state: Vec<Assignment>,
-    /// `None` where it is not given, infinite for `pos-inf`.
+    /// `None` if it is not given, infinite for `pos-inf`.
     pub max_nondef_actions: Option<f64>,
     pub horizon: Option<(f64, Span)>,
     pub discount: Option<(f64, Span)>,
@@ -106,7 +106,7 @@ pub(crate) struct Instance {
 pub(crate) struct Expr {
     pub kind: ExprKind,
     pub span: Span,
-    /// How many levels stand below this one, for trees too tall to walk.
+    /// The height of the tree, which is limited because trees are walked recursively.
     pub height: u32,
 }
 
@@ -126,7 +126,7 @@ pub(crate) enum ExprKind {
     Variable(String),
     /// `@x`
     Literal(String),
-    /// A fluent, or an object where it has neither arguments nor a prime.
+    /// A fluent, or an object if it has neither arguments nor a prime.
     Fluent {
         name: Name,
         primed: bool,
@@ -141,7 +141,7 @@ pub(crate) enum ExprKind {
     Binary(Binary, Box<Expr>, Box<Expr>),
     Aggregate(Aggregate, Vec<Binding>, Box<Expr>),
     If(Box<[Expr; 3]>),
-    /// What is switched on, and the cases; `None` is the default.
+    /// The subject and the cases; the label `None` is the default.
     Switch(Box<Expr>, Vec<(Option<Name>, Expr)>),
     /// `Normal(a, b)`
     Distribution {

@@ -1,4 +1,4 @@
-//! Tokens to the blocks of a file: domain, non-fluents, instance.
+//! Parses the blocks of a file: domain, non-fluents, instance.
 
 use crate::Kind;
 use crate::ast::*;
@@ -11,9 +11,8 @@ impl Parser<'_> {
     pub fn file(&mut self, files: &mut Files) -> Parsed<()> {
         while self.token != Token::End {
             let start = self.span;
-            let once = |given: bool, what: &str| match given {
-                true => Err(Fault::at(start, format!("a second {what} block; expected one"))),
-                false => Ok(()),
+            let once = |given: bool, what: &str| {
+                if given { Err(Fault::at(start, format!("a second {what} block; expected only one"))) } else { Ok(()) }
             };
             if self.take_word("domain")? {
                 once(files.domain.is_some(), "domain")?;
@@ -47,7 +46,7 @@ impl Parser<'_> {
             "state-action-constraints",
             "state-invariants",
         ];
-        let name = self.name("the domain's name")?;
+        let name = self.name("the name of the domain")?;
         let mut domain = Domain {
             name,
             types: Vec::new(),
@@ -66,7 +65,7 @@ impl Parser<'_> {
                 return self.unexpected(&format!("a section of the domain or `}}`{hint}"));
             };
             if seen.contains(&section) {
-                return Err(Fault::at(self.span, format!("a second `{section}`; expected one")));
+                return Err(Fault::at(self.span, format!("a second section `{section}`; expected only one")));
             }
             seen.push(section);
             self.advance()?;
@@ -82,7 +81,7 @@ impl Parser<'_> {
                 "termination" => domain.terminations = self.section(Self::statement)?,
                 "action-preconditions" => domain.preconditions = self.section(Self::statement)?,
                 "state-invariants" => domain.invariants = self.section(Self::statement)?,
-                // Read and forgotten, as in pyRDDLGym: the two sections above took their place in the language.
+                // Parsed and ignored, as in pyRDDLGym: the two sections above have replaced it in the language.
                 _ => drop(self.section(Self::statement)?),
             }
         }
@@ -100,7 +99,7 @@ impl Parser<'_> {
     }
 
     fn type_declaration(&mut self) -> Parsed<TypeDeclaration> {
-        let name = self.name("a type's name or `}`")?;
+        let name = self.name("the name of a type or `}`")?;
         self.expect(":")?;
         let values = if self.take("{")? {
             let values = if self.is("}") { Vec::new() } else { self.list(|p| p.object("a value such as `@red`"))? };
@@ -116,7 +115,7 @@ impl Parser<'_> {
     }
 
     fn variable_declaration(&mut self) -> Parsed<VariableDeclaration> {
-        let name = self.name("a pvariable's name or `}`")?;
+        let name = self.name("the name of a pvariable or `}`")?;
         let mut parameters = Vec::new();
         if self.take("(")? {
             parameters = self.list(|p| p.name("a type"))?;
@@ -138,7 +137,7 @@ impl Parser<'_> {
                 default = Some(self.constant()?);
             } else if self.take_word("level")? {
                 self.expect("=")?;
-                self.constant()?; // the order follows from what the cpfs read
+                self.constant()?; // ignored: the order follows from what the cpfs read
             } else {
                 return self.unexpected("`default` or `level`");
             }
@@ -169,7 +168,7 @@ impl Parser<'_> {
     }
 
     fn cpf(&mut self) -> Parsed<Cpf> {
-        let Token::Name { primed } = self.token else { return self.unexpected("a fluent's name or `}`") };
+        let Token::Name { primed } = self.token else { return self.unexpected("the name of a fluent or `}`") };
         let name = Name { text: self.word().trim_end_matches('\'').to_owned(), span: self.span };
         self.advance()?;
         let mut parameters = Vec::new();
@@ -183,7 +182,7 @@ impl Parser<'_> {
         Ok(Cpf { name, primed, parameters, expr: self.statement()? })
     }
 
-    /// An expression and its semicolon.
+    /// An expression and the semicolon after it.
     fn statement(&mut self) -> Parsed<Expr> {
         let expr = self.expr()?;
         if !self.is(";") {
@@ -212,7 +211,7 @@ impl Parser<'_> {
     }
 
     fn instance(&mut self) -> Parsed<Instance> {
-        let name = self.name("the instance's name")?;
+        let name = self.name("the name of the instance")?;
         let mut block = Instance {
             name,
             objects: Vec::new(),
@@ -228,9 +227,10 @@ impl Parser<'_> {
             if self.take_word("domain")? {
                 self.reference()?;
             } else if self.take_word("non-fluents")? {
-                match self.is("=") {
-                    true => self.reference()?,
-                    false => block.non_fluents.get_or_insert_default().extend(self.section(Self::assignment)?),
+                if self.is("=") {
+                    self.reference()?;
+                } else {
+                    block.non_fluents.get_or_insert_default().extend(self.section(Self::assignment)?);
                 }
             } else if self.take_word("objects")? {
                 block.objects.extend(self.section(Self::objects)?);
@@ -287,7 +287,7 @@ impl Parser<'_> {
     fn assignment(&mut self) -> Parsed<Assignment> {
         let start = self.span;
         let negated = self.take("~")?;
-        let name = self.name("a pvariable's name or `}`")?;
+        let name = self.name("the name of a pvariable or `}`")?;
         let mut arguments = Vec::new();
         if self.take("(")? {
             if !self.is(")") {
@@ -295,9 +295,10 @@ impl Parser<'_> {
             }
             self.expect(")")?;
         }
-        let value = match !negated && self.take("=")? {
-            true => self.constant()?,
-            false => Constant { value: ConstantValue::Bool(!negated), span: self.since(start) },
+        let value = if !negated && self.take("=")? {
+            self.constant()?
+        } else {
+            Constant { value: ConstantValue::Bool(!negated), span: self.since(start) }
         };
         self.expect(";")?;
         Ok(Assignment { name, arguments, value })

@@ -1,8 +1,8 @@
-//! Smallest and largest values of actions and states, as preconditions and invariants give them.
+//! The bounds of actions and states, derived from the preconditions and invariants.
 //!
-//! As pyRDDLGym derives them: through `forall` and conjunctions down to comparisons of one fluent with an expression of
-//! non-fluents alone; a strict bound is moved inwards by 1e-5; every other condition is passed over. (Beyond pyRDDLGym, a
-//! conjunction may be written `&`, too.)
+//! They are derived as in pyRDDLGym: through `forall` and conjunctions down to comparisons of one fluent with an
+//! expression of non-fluents only. A strict bound is moved inwards by 1e-5, and all other conditions are ignored.
+//! (Unlike in pyRDDLGym, a conjunction may also be written `&`.)
 
 use crate::ast::Aggregate;
 use crate::code::Op;
@@ -13,10 +13,10 @@ use crate::tree::{Index, Node, Tree};
 
 const STRICT: f64 = 1e-5;
 
-/// Conditions are passed over when so many operations have been spent on them all.
+/// The total number of operations spent on conditions; those beyond it are ignored.
 const MAX_WORK: u64 = 4_000_000;
 
-/// A pair for each state and action, by slot.
+/// The bounds of each state and action, by slot.
 #[derive(Debug)]
 pub(crate) struct Bounds {
     low: Vec<f64>,
@@ -66,13 +66,13 @@ pub(crate) fn bounds(
 struct Search<'a, 'b> {
     compiler: &'a mut Compiler<'b>,
     bounds: &'a mut Bounds,
-    /// The fluents whose bounds are looked for.
+    /// The slots of the fluents whose bounds are searched for.
     slots: std::ops::Range<usize>,
     budget: u64,
 }
 
 impl Search<'_, '_> {
-    /// `counts` has the number of objects of each variable in scope.
+    /// `counts` holds the number of objects of each variable in scope.
     fn condition(&mut self, tree: &Tree, counts: &mut Vec<usize>) -> Result<(), Fault> {
         match &tree.node {
             Node::Aggregate(Aggregate::Forall, inner, body) => {
@@ -103,7 +103,7 @@ impl Search<'_, '_> {
         simple && self.slots.contains(slot)
     }
 
-    /// `fluent` is below (or above) `limit`, for all objects.
+    /// Takes in that `fluent` is below (or above) `limit`, for all objects.
     fn comparison(
         &mut self,
         fluent: &Tree,
@@ -130,9 +130,10 @@ impl Search<'_, '_> {
                     }
             });
             let inwards = if strict { STRICT } else { 0.0 };
-            match below {
-                true => tighten(&mut self.bounds.high, slot + place, |high| high.min(limit - inwards)),
-                false => tighten(&mut self.bounds.low, slot + place, |low| low.max(limit + inwards)),
+            if below {
+                tighten(&mut self.bounds.high, slot + place, |high| high.min(limit - inwards));
+            } else {
+                tighten(&mut self.bounds.low, slot + place, |low| low.max(limit + inwards));
             }
             for (object, count) in objects.iter_mut().zip(counts).rev() {
                 *object += 1;

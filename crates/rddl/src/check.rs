@@ -1,4 +1,4 @@
-//! Expressions against declarations: names, arities, types, scopes, and who may read whom.
+//! Checks expressions against the declarations: names, arities, types, scopes, and which fluents may be read where.
 
 mod operators;
 mod random;
@@ -10,7 +10,7 @@ use crate::tree::{Index, Node, Tree};
 
 type Checked<T> = Result<T, Fault>;
 
-/// Whose expression it is; it decides which fluents may be read.
+/// What an expression belongs to, which determines the fluents that it may read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Reader {
     Cpf(Kind),
@@ -51,14 +51,14 @@ impl Reader {
     }
 }
 
-/// What an expression reads: the fluent, whether its next value is meant, and where.
+/// The fluents that an expression reads: which one, whether it is the next value, and where.
 pub(crate) type Reads = Vec<(usize, bool, Span)>;
 
-/// Checks one expression of a range that `wanted` accepts.
+/// Checks one expression.
 pub(crate) struct Checker<'a> {
     model: &'a Model,
     reader: Reader,
-    /// Variables with their types; see [`Node::Variable`].
+    /// The variables and their types; see [`Node::Variable`].
     scope: Vec<(String, usize)>,
     sites: u32,
     reads: Reads,
@@ -69,7 +69,7 @@ impl<'a> Checker<'a> {
         Checker { model, reader, scope, sites: 0, reads: Vec::new() }
     }
 
-    /// The expression as a value of the range.
+    /// Checks an expression whose value must fit the range `wanted`.
     pub fn run(mut self, expr: &Expr, wanted: Range) -> Checked<(Tree, Reads)> {
         let tree = self.expr(expr)?;
         let fits = match (wanted, tree.range) {
@@ -79,7 +79,7 @@ impl<'a> Checker<'a> {
         };
         if !fits {
             let (wanted, found) = (self.model.range_name(wanted), self.model.range_name(tree.range));
-            return Err(Fault::at(expr.span, format!("expected a value of type {wanted}, this is {found}")));
+            return Err(Fault::at(expr.span, format!("expected a value of type {wanted}, found {found}")));
         }
         Ok((tree, self.reads))
     }
@@ -132,7 +132,7 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// An enumeration's value. Objects of an instance have no name in a domain.
+    /// A value of an enumeration. A domain cannot name the objects of an instance.
     fn object(&self, name: &str, span: Span) -> Checked<Tree> {
         match self.model.object_named(name) {
             Some((of, place)) if self.model.types[of].enumeration => {
@@ -191,7 +191,7 @@ impl<'a> Checker<'a> {
             let tree = self.expr(argument)?;
             if tree.range != Range::Object(*of) {
                 let (wanted, found) = (&model.types[*of].name, model.range_name(tree.range));
-                let message = format!("expected an object of type `{wanted}`, this is of type `{found}`");
+                let message = format!("expected an object of type `{wanted}`, found type `{found}`");
                 return Err(Fault::at(argument.span, message));
             }
             let index = match tree.node {
@@ -212,7 +212,7 @@ impl<'a> Checker<'a> {
         match tree.range {
             Range::Object(of) => {
                 let of = &self.model.types[of].name;
-                Err(Fault::at(expr.span, format!("expected a number, this is an object of type `{of}`")))
+                Err(Fault::at(expr.span, format!("expected a number, found an object of type `{of}`")))
             }
             _ => Ok(tree),
         }
@@ -223,7 +223,7 @@ impl<'a> Checker<'a> {
         match tree.range {
             Range::Bool => Ok(tree),
             range => {
-                let message = format!("expected a condition (bool), this is {}", self.model.range_name(range));
+                let message = format!("expected a condition (bool), found {}", self.model.range_name(range));
                 Err(Fault::at(expr.span, message))
             }
         }
@@ -232,18 +232,18 @@ impl<'a> Checker<'a> {
     fn integer(&mut self, expr: &Expr, what: &str) -> Checked<Tree> {
         let tree = self.number(expr)?;
         match tree.range {
-            Range::Real => Err(Fault::at(expr.span, format!("{what} takes whole numbers, this is real"))),
+            Range::Real => Err(Fault::at(expr.span, format!("{what} takes whole numbers, found real"))),
             _ => Ok(tree),
         }
     }
 
-    /// The range of a value that may be either.
+    /// The range that includes both.
     fn common(&self, a: Range, b: Range, span: Span) -> Checked<Range> {
         match (a, b) {
             (a, b) if a == b => Ok(a),
             (Range::Object(_), _) | (_, Range::Object(_)) => {
                 let (a, b) = (self.model.range_name(a), self.model.range_name(b));
-                Err(Fault::at(span, format!("the branches are of different types: {a} and {b}")))
+                Err(Fault::at(span, format!("the branches have different types: {a} and {b}")))
             }
             (Range::Real, _) | (_, Range::Real) => Ok(Range::Real),
             _ => Ok(Range::Int),
@@ -252,13 +252,13 @@ impl<'a> Checker<'a> {
 
     // Loops and branches.
 
-    /// Puts variables into scope; gives the number of objects of each.
+    /// Puts variables into scope and returns the number of objects of each.
     fn bind(&mut self, bindings: &[Binding]) -> Checked<Vec<usize>> {
         let mut counts = Vec::with_capacity(bindings.len());
         for Binding { variable, of } in bindings {
             let of = self.model.type_of(of)?;
             if self.scope.iter().any(|(known, _)| *known == variable.text) {
-                let message = format!("`?{}` is a variable here already", variable.text);
+                let message = format!("the variable `?{}` is already in use here", variable.text);
                 return Err(Fault::at(variable.span, message));
             }
             self.scope.push((variable.text.clone(), of));
@@ -276,7 +276,7 @@ impl<'a> Checker<'a> {
         }
         let orders = picks || matches!(op, Aggregate::Min | Aggregate::Max);
         if orders && counts.contains(&0) {
-            return Err(Fault::at(span, "there is no object to take this over"));
+            return Err(Fault::at(span, "there are no objects to take this over; expected at least one"));
         }
         let of = self.scope[place].1;
         let body = match op {
@@ -297,7 +297,7 @@ impl<'a> Checker<'a> {
         let subject_tree = self.expr(subject)?;
         let Range::Object(of) = subject_tree.range else {
             let found = self.model.range_name(subject_tree.range);
-            let message = format!("expected a value of an enumeration to switch on, this is {found}");
+            let message = format!("expected a value of an enumeration to switch on, found {found}");
             return Err(Fault::at(subject.span, message));
         };
         let mut takes = vec![None; self.model.types[of].objects.len()];
@@ -310,14 +310,14 @@ impl<'a> Checker<'a> {
             };
             if before.is_some() {
                 let place = label.as_ref().map_or(case.span, |label| label.span);
-                return Err(Fault::at(place, "this case is there already"));
+                return Err(Fault::at(place, "this case appears twice"));
             }
             trees.push(self.expr(case)?);
         }
         let takes = takes.iter().enumerate().map(|(value, case)| {
             case.or(default).ok_or_else(|| {
                 let missing = &self.model.types[of].objects[value];
-                Fault::at(span, format!("no case for `@{missing}`, and no default"))
+                Fault::at(span, format!("no case for `@{missing}` and no default"))
             })
         });
         let takes = takes.collect::<Checked<Vec<usize>>>()?;
@@ -328,7 +328,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// What arithmetic makes of a value: a condition counts 0 or 1.
+/// The range of a value in arithmetic, where a condition counts as 0 or 1.
 fn numeric(range: Range) -> Range {
     if range == Range::Bool { Range::Int } else { range }
 }

@@ -1,7 +1,7 @@
-//! The flat program and the machine that runs it: instructions over one array of values, with jumps and counted loops.
+//! The bytecode and the machine that runs it: instructions over one array of values, with jumps and counted loops.
 //!
-//! Every pvariable, constant and temporary has a slot in the array, so an operand is a place and nothing is looked up,
-//! hashed or allocated. Loops that were unrolled have their non-fluents folded away; the others address slots by index
+//! Every pvariable, constant and temporary has a slot in the array, so operands are indices and nothing is looked up,
+//! hashed or allocated. In unrolled loops the non-fluents have been folded; other loops address slots through index
 //! registers.
 
 use crate::distributions::Law;
@@ -47,9 +47,9 @@ pub(crate) enum Op {
     GreaterOrEqual,
     Equal,
     NotEqual,
-    /// a is below b, or the first that is no number: what argmin takes
+    /// a is below b, or a is NaN and b is not: for argmin
     Undercuts,
-    /// a is above b, or the first that is no number: what argmax takes
+    /// a is above b, or a is NaN and b is not: for argmax
     Exceeds,
     And,
     Or,
@@ -62,18 +62,18 @@ pub(crate) enum Op {
     Power,
     Log,
     Hypot,
-    // Those above compute a value from their operands alone.
+    // The operations above compute a value from their operands only.
     /// to = a
     Move,
     /// to = a unless b is 0
     MoveIf,
-    /// on to instruction `to`
+    /// continue at instruction `to`
     Jump,
     JumpIfZero,
     JumpUnlessZero,
     /// index register a = 0
     Reset,
-    /// index register a += 1; on to instruction `to` while it is below b
+    /// index register a += 1; continue at instruction `to` while it is below b
     Next,
     /// to = index register a
     Index,
@@ -86,13 +86,13 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Whether it computes a value from its operands alone.
+    /// Whether it computes a value from its operands only.
     #[inline(always)]
     pub fn is_pure(self) -> bool {
         (self as u8) < Op::Move as u8
     }
 
-    /// Evaluates a pure operation. Conditions are 0 and 1, whole numbers are never -0.
+    /// Evaluates a pure operation. Conditions are 0 or 1; integers are never -0.
     #[inline(always)]
     pub fn apply(self, a: f64, b: f64) -> f64 {
         let truth = |p: bool| f64::from(u8::from(p));
@@ -121,7 +121,7 @@ impl Op {
             Op::Gamma => ln_gamma(a).exp(),
             Op::Add => a + b,
             Op::Subtract => a - b,
-            // Zero times anything is zero, as in pyRDDLGym, which leaves the second factor unevaluated then.
+            // Zero times anything is zero, as in pyRDDLGym, which does not evaluate the second factor then.
             Op::Multiply => {
                 if a == 0.0 {
                     a
@@ -191,7 +191,7 @@ fn modulo(a: f64, b: f64) -> f64 {
     }
 }
 
-/// A 64-bit integer as numpy makes it from a float: what does not fit becomes the smallest one.
+/// Converts to a 64-bit integer as numpy does: a value that does not fit becomes the smallest one.
 fn whole(a: f64) -> f64 {
     if a.abs() < 9.223_372_036_854_775e18 { a + 0.0 } else { i64::MIN as f64 }
 }
@@ -204,7 +204,7 @@ pub(crate) struct Instruction {
     pub b: u32,
 }
 
-/// `base` plus the sum of its terms.
+/// A computed address: `base` plus the sum of its terms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
     pub base: u32,
@@ -214,7 +214,7 @@ pub(crate) struct Address {
     pub span: Span,
 }
 
-/// `stride` times an index register, or times a value that must be below `count`.
+/// A term of an address: `stride` times an index register, or times a value that must be below `count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Term {
     pub from: From,
@@ -228,11 +228,11 @@ pub(crate) enum From {
     Slot(u32),
 }
 
-/// A distribution somewhere in the program.
+/// An occurrence of a distribution in the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DrawSite {
     pub what: What,
-    /// Which name of [`Code::names`] the cpf has, and which of its distributions this is.
+    /// The index of the cpf in [`Code::names`], and the number of the distribution within the cpf.
     pub cpf: u32,
     pub number: u32,
     /// The address whose value is the flat index over the variables in scope.
@@ -242,9 +242,9 @@ pub(crate) struct DrawSite {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
-    /// The slots of the parameters.
+    /// The law and the slots of its parameters.
     Law(Law, u32, u32),
-    /// Probabilities in slots that follow each other.
+    /// Probabilities in consecutive slots.
     Discrete { first: u32, count: u32, normalised: bool },
 }
 
@@ -254,12 +254,12 @@ pub(crate) struct Code {
     pub addresses: Vec<Address>,
     pub terms: Vec<Term>,
     pub sites: Vec<DrawSite>,
-    /// The cpfs that draw.
+    /// The names of the cpfs, which are part of the keys of draws.
     pub names: Vec<String>,
     pub registers: usize,
 }
 
-/// What went wrong while running.
+/// A failure while running.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
     pub span: Span,
@@ -267,7 +267,7 @@ pub(crate) struct Failure {
     pub value: f64,
 }
 
-/// A part of the code: from an instruction up to another.
+/// A range of instructions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Routine {
     pub start: usize,
@@ -275,7 +275,7 @@ pub(crate) struct Routine {
 }
 
 impl Code {
-    /// Runs a routine. What fails goes on with a NaN and is reported at the end.
+    /// Runs a routine. An operation that fails gives NaN, and the first failure is returned at the end.
     pub fn run<D: Draws>(
         &self,
         routine: Routine,
@@ -333,13 +333,13 @@ impl Code {
                         f64::NAN
                     });
                 }
-                _ => {} // a jump not taken
+                _ => {} // a jump that is not taken
             }
         }
         failure
     }
 
-    /// The slot an address means now.
+    /// The slot that an address currently refers to.
     fn resolve(&self, address: usize, values: &[f64], registers: &[usize]) -> Option<usize> {
         let Address { base, first, end, .. } = self.addresses[address];
         let mut slot = base as usize;
@@ -359,13 +359,13 @@ impl Code {
         Some(slot)
     }
 
-    /// An address of index registers alone.
+    /// The value of an address that depends on index registers only.
     pub fn flat_index(&self, address: u32, registers: &[usize]) -> usize {
         self.resolve(address as usize, &[], registers).unwrap_or(0)
     }
 }
 
-/// Apart from the loop above, which is the faster for being small.
+/// Not inlined: the loop above is faster if it is small.
 #[inline(never)]
 fn draw<D: Draws>(key: DrawKey<'_>, values: &[f64], draws: &mut D) -> Result<f64, Failure> {
     let site = key.site;
@@ -385,16 +385,18 @@ fn draw<D: Draws>(key: DrawKey<'_>, values: &[f64], draws: &mut D) -> Result<f64
     }
 }
 
-/// What probabilities must be divided by, or what is wrong with them.
+/// The divisor that normalises the probabilities, or what is wrong with them.
 fn discrete_sum(weights: &[f64], normalised: bool) -> Result<f64, (&'static str, f64)> {
     if let Some(wrong) = weights.iter().find(|p| p.is_nan() || **p < 0.0) {
         return Err(("a probability of a Discrete must not be negative", *wrong));
     }
     let sum: f64 = weights.iter().sum();
-    match normalised {
-        true if (sum - 1.0).abs() <= 1.001e-5 => Ok(1.0),
-        true => Err(("the probabilities of a Discrete must sum to 1", sum)),
-        false if sum > 0.0 && sum.is_finite() => Ok(sum),
-        false => Err(("the weights of an UnnormDiscrete must have a positive sum", sum)),
+    if normalised {
+        let is_one = (sum - 1.0).abs() <= 1.001e-5;
+        if is_one { Ok(1.0) } else { Err(("the probabilities of a Discrete must sum to 1", sum)) }
+    } else if sum > 0.0 && sum.is_finite() {
+        Ok(sum)
+    } else {
+        Err(("the weights of an UnnormDiscrete must have a positive sum", sum))
     }
 }

@@ -1,8 +1,8 @@
-//! Trees to instructions: loops unrolled where they are short, constants folded, common parts computed once, branches
-//! that draw or cost much jumped over.
+//! Compiles trees to instructions: unrolls short loops, folds constants, computes common subexpressions once, and jumps
+//! over branches that are expensive or draw random numbers.
 //!
-//! Slots are written once a step (but for accumulators and the two ends of a branch), so a value computed before is good
-//! wherever it is known to have been computed; what was computed inside a branch or a loop is forgotten at its end.
+//! Slots are written once per step (except accumulators and the results of branches), so a value can be reused wherever
+//! it is certain to have been computed. Values computed inside a branch or a loop are not reused after its end.
 
 mod branches;
 mod loops;
@@ -14,25 +14,25 @@ use crate::model::{Kind, Model};
 use crate::source::{Fault, Span};
 use crate::tree::{Index, Node, Site, Tree};
 
-/// The longest program, the most addresses in it, and how much of it may come from unrolling the groundings of one cpf
-/// and of all.
+/// Limits on the program: its instructions, values and addresses, and the part of it that may come from unrolling the
+/// groundings of one cpf and of all cpfs.
 const MAX_CODE: usize = 4_000_000;
 const MAX_VALUES: usize = 1 << 24;
 const MAX_ADDRESSES: usize = 1_000_000;
 const MAX_CPF: u64 = 1 << 16;
 const MAX_UNROLLED_CPFS: u64 = 1 << 21;
 
-/// From this size on an operand is worth a jump.
+/// From this size on, it pays to jump over an operand.
 const HEAVY: u64 = 6;
 
-/// A value while compiling.
+/// A value during compilation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Operand {
     Constant(f64),
     Slot(u32),
 }
 
-/// A variable in scope: one object, or whatever an index register holds.
+/// A variable in scope: a fixed object, or the object in an index register.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     Object(usize),
@@ -43,22 +43,22 @@ type Compiled<T> = Result<T, Fault>;
 
 pub(crate) struct Compiler<'a> {
     model: &'a Model,
-    /// Where the non-fluents begin: values from here on never change.
+    /// The slot of the first non-fluent; values from there on never change.
     fixed: usize,
     pub code: Code,
-    /// The model's values, then constants and temporaries.
+    /// The values of the model, then constants and temporaries.
     pub values: Vec<f64>,
     constants: HashMap<u64, u32>,
-    /// What has been computed already, and in which order it was.
+    /// The operations that have been computed already, and the order in which they were.
     known: HashMap<(Op, u32, u32), u32>,
     journal: Vec<(Op, u32, u32)>,
     addresses: HashMap<(u32, Vec<Term>), u32>,
     scope: Vec<Bound>,
-    /// How many objects each variable in scope has.
+    /// The number of objects of each variable in scope.
     counts: Vec<usize>,
     cpf: u32,
     budget: u64,
-    /// Where the last jump leads to: the instruction before it may not have run.
+    /// The target of the last jump: the instruction before it may not have run.
     landed: usize,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Compiles what `body` does into a routine of its own.
+    /// Compiles the instructions that `body` emits into a routine.
     pub fn routine(&mut self, body: impl FnOnce(&mut Self) -> Compiled<()>) -> Compiled<Routine> {
         self.forget(0);
         let start = self.code.instructions.len();
@@ -91,7 +91,7 @@ impl<'a> Compiler<'a> {
         Ok(Routine { start, end: self.code.instructions.len() })
     }
 
-    /// A cpf over parameters with so many objects each, into the slots from `slot` on.
+    /// Compiles a cpf whose parameters have `counts` objects each, into the slots from `slot` on.
     pub fn cpf(&mut self, name: &str, slot: usize, counts: &[usize], tree: &Tree) -> Compiled<()> {
         self.cpf = self.code.names.len() as u32;
         self.code.names.push(name.to_owned());
@@ -126,7 +126,7 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// An expression without parameters; gives the slot of its value.
+    /// Compiles an expression without parameters and returns the slot of its value.
     pub fn scalar(&mut self, name: &str, tree: &Tree) -> Compiled<u32> {
         self.cpf = self.code.names.len() as u32;
         self.code.names.push(name.to_owned());
@@ -135,7 +135,7 @@ impl<'a> Compiler<'a> {
         Ok(to)
     }
 
-    /// The value of a tree of non-fluents alone, for one choice of objects.
+    /// The value of a tree for given objects, if it depends on non-fluents only.
     pub fn constant(&mut self, tree: &Tree, objects: &[usize]) -> Compiled<Option<f64>> {
         self.scope = objects.iter().map(|object| Bound::Object(*object)).collect();
         let length = self.code.instructions.len();
@@ -166,7 +166,7 @@ impl<'a> Compiler<'a> {
         Ok(self.code.instructions.len() - 1)
     }
 
-    /// Lets a jump lead here.
+    /// Makes the current position the target of a jump.
     fn land(&mut self, jump: usize) {
         self.landed = self.code.instructions.len();
         self.code.instructions[jump].to = self.landed as u32;
@@ -191,7 +191,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Computes a pure operation, unless it was computed before.
+    /// Emits a pure operation, unless it is constant or was computed before.
     fn compute(&mut self, op: Op, a: Operand, b: Operand) -> Compiled<Operand> {
         if let (Operand::Constant(a), Operand::Constant(b)) = (a, b) {
             return Ok(Operand::Constant(op.apply(a, b)));
@@ -211,7 +211,7 @@ impl<'a> Compiler<'a> {
         Ok(to)
     }
 
-    /// Forgets what was computed since the journal had this length.
+    /// Forgets the operations that were computed since the journal had this length.
     fn forget(&mut self, length: usize) {
         while self.journal.len() > length {
             if let Some(key) = self.journal.pop() {
@@ -220,15 +220,15 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Puts a value into a slot. The instruction that has just computed it may write there directly, if it came after
-    /// `since`: an earlier one's value may be in use elsewhere.
+    /// Puts a value into a slot. If the instruction that has just computed it came after `since`, it is changed to
+    /// write there directly; the value of an earlier instruction may be in use elsewhere.
     fn put(&mut self, value: Operand, to: u32, since: usize) -> Compiled<()> {
         if value == Operand::Slot(to) {
             return Ok(());
         }
         let first_free = self.model.values.len() as u32;
-        let new = self.code.instructions.len() > since;
-        if let (true, Operand::Slot(from), Some(last)) = (new, value, self.just_computed())
+        let is_new = self.code.instructions.len() > since;
+        if let (true, Operand::Slot(from), Some(last)) = (is_new, value, self.just_computed())
             && last.to == from
             && from >= first_free
         {
@@ -241,7 +241,7 @@ impl<'a> Compiler<'a> {
         self.emit(Op::Move, to, from, 0)
     }
 
-    /// The last instruction, if it computes a value and nothing jumps past it.
+    /// The last instruction, if it computes a value and no jump skips it.
     fn just_computed(&mut self) -> Option<&mut Instruction> {
         let computes = |i: &&mut Instruction| i.op.is_pure() || matches!(i.op, Op::Load | Op::Draw);
         let always = self.landed < self.code.instructions.len();
@@ -256,7 +256,7 @@ impl<'a> Compiler<'a> {
 
     // Addresses.
 
-    /// The address of `base` plus terms of registers and slots.
+    /// The address with this base and these terms.
     fn address(&mut self, base: usize, terms: Vec<Offset>, span: Span) -> Compiled<u32> {
         let mut base = base;
         let mut moving = Vec::new();
@@ -281,7 +281,7 @@ impl<'a> Compiler<'a> {
         Ok(address)
     }
 
-    /// What a variable adds to an address.
+    /// The contribution of a variable to an address.
     fn term(&self, variable: usize, stride: usize) -> Offset {
         match self.scope[variable] {
             Bound::Object(object) => Offset::Fixed(object * stride),
@@ -293,7 +293,7 @@ impl<'a> Compiler<'a> {
 
     // Trees.
 
-    /// The value of a tree. It may be written to `into` on the way, or anywhere else.
+    /// Compiles a tree and returns its value, which may be in `into` or in any other slot.
     fn tree(&mut self, tree: &Tree, into: Option<u32>) -> Compiled<Operand> {
         match &tree.node {
             Node::Number(value) => Ok(Operand::Constant(*value)),
@@ -316,10 +316,13 @@ impl<'a> Compiler<'a> {
             },
             Node::If(parts) => self.conditional(parts, into),
             Node::Switch(subject, cases, takes) => self.switch(subject, cases, takes, into),
-            Node::Aggregate(op, counts, body) => match self.unrolls(counts, body) {
-                true => self.unrolled(*op, counts, body, into),
-                false => self.loop_over(*op, counts, body),
-            },
+            Node::Aggregate(op, counts, body) => {
+                if self.unrolls(counts, body) {
+                    self.unrolled(*op, counts, body, into)
+                } else {
+                    self.loop_over(*op, counts, body)
+                }
+            }
             Node::Draw(law, arguments, site) => {
                 let mut slots = [0; 2];
                 for (slot, argument) in slots.iter_mut().zip(arguments) {
@@ -341,23 +344,22 @@ impl<'a> Compiler<'a> {
             Node::DiscreteOver(variable, count, body, site) => {
                 let first = self.values.len();
                 self.values.resize(first + count, 0.0);
-                match self.unrolls(&[*count], body) {
-                    true => {
-                        for object in 0..*count {
-                            self.scope.push(Bound::Object(object));
-                            self.counts.push(*count);
-                            let done = self.value_into(body, (first + object) as u32);
-                            self.scope.pop();
-                            self.counts.pop();
-                            done?;
-                        }
+                if self.unrolls(&[*count], body) {
+                    for object in 0..*count {
+                        self.scope.push(Bound::Object(object));
+                        self.counts.push(*count);
+                        let done = self.value_into(body, (first + object) as u32);
+                        self.scope.pop();
+                        self.counts.pop();
+                        done?;
                     }
-                    false => self.looped(&[*count], &mut |compiler| {
+                } else {
+                    self.looped(&[*count], &mut |compiler| {
                         let value = compiler.tree(body, None)?;
                         let value = compiler.slot(value);
                         let address = compiler.address(first, vec![compiler.term(*variable, 1)], tree.span)?;
                         compiler.emit(Op::Store, 0, address, value)
-                    })?,
+                    })?;
                 }
                 let what = What::Discrete { first: first as u32, count: *count as u32, normalised: site.normalised };
                 self.draw(what, *site, tree.span)
@@ -409,7 +411,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// A part of an address.
+/// The contribution of one index to an address.
 enum Offset {
     Fixed(usize),
     Moving(Term),

@@ -1,7 +1,8 @@
-//! The laws of one draw: their parameters, samplers and inverse distribution functions.
+//! Univariate distributions ("laws"): their parameters, samplers and inverse distribution functions.
 //!
-//! Parameters are those of pyRDDLGym, which hands them to numpy: a Normal has mean and variance, an Exponential its mean, a
-//! Gamma shape and scale, a Pareto starts at 0, a Geometric at 1. Discrete and UnnormDiscrete are in [`crate::draws`].
+//! The parameters are those of pyRDDLGym, which passes them to numpy: mean and variance of a Normal, mean of an
+//! Exponential, shape and scale of a Gamma; a Pareto starts at 0 and a Geometric at 1. Discrete and UnnormDiscrete are
+//! in [`crate::draws`].
 
 use rand::RngExt as _;
 use rand_chacha::rand_core::Rng;
@@ -12,9 +13,9 @@ use rand_distr::{
 use crate::model::Range;
 use crate::special::{beta_inverse, beta_regularised, gamma_inverse, gamma_upper, normal_quantile};
 
-/// A distribution of one number.
+/// A univariate distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // their names say it
+#[allow(missing_docs)] // the variants are named after the distributions
 pub enum Law {
     Uniform,
     Bernoulli,
@@ -38,7 +39,7 @@ pub enum Law {
 }
 
 impl Law {
-    /// All laws.
+    /// All laws, in the order of declaration.
     pub const ALL: [Law; 19] = [
         Law::Uniform,
         Law::Bernoulli,
@@ -61,7 +62,7 @@ impl Law {
         Law::Kumaraswamy,
     ];
 
-    /// As the language calls it.
+    /// The name in RDDL.
     pub fn name(self) -> &'static str {
         match self {
             Law::Uniform => "Uniform",
@@ -90,7 +91,7 @@ impl Law {
         Law::ALL.into_iter().find(|law| law.name() == name)
     }
 
-    /// How many parameters it has.
+    /// The number of parameters.
     pub fn arity(self) -> usize {
         match self {
             Law::Bernoulli | Law::Poisson | Law::Exponential | Law::Geometric | Law::Student | Law::ChiSquare => 1,
@@ -106,7 +107,7 @@ impl Law {
         }
     }
 
-    /// What is wrong with parameters, and which number it is.
+    /// What is wrong with the parameters, and the parameter at fault.
     #[inline]
     pub(crate) fn wrong(self, a: f64, b: f64) -> Option<(&'static str, f64)> {
         let need = |good: bool, message, value| if good { None } else { Some((message, value)) };
@@ -136,7 +137,7 @@ impl Law {
         }
     }
 
-    /// A draw; NaN where the parameters are out of range.
+    /// Draws a number; NaN if the parameters are out of range.
     pub fn sample(self, a: f64, b: f64, rng: &mut impl Rng) -> f64 {
         match self {
             Law::Normal => a + b.sqrt() * rng.sample::<f64, _>(StandardNormal),
@@ -146,7 +147,7 @@ impl Law {
             Law::Gamma => Gamma::new(a, b).map_or(f64::NAN, |law| law.sample(rng)),
             Law::Beta => Beta::new(a, b).map_or(f64::NAN, |law| law.sample(rng)),
             Law::Binomial => Binomial::new(a as u64, b).map_or(f64::NAN, |law| law.sample(rng) as f64),
-            // A Poisson whose rate is drawn from a Gamma.
+            // A Poisson whose rate is drawn from a Gamma distribution.
             Law::NegativeBinomial if b == 1.0 => 0.0,
             Law::NegativeBinomial => {
                 let rate = Gamma::new(a, (1.0 - b) / b).map_or(f64::NAN, |law| law.sample(rng));
@@ -158,12 +159,12 @@ impl Law {
         }
     }
 
-    /// The inverse distribution function at `u`, strictly between 0 and 1; the parameters are good.
+    /// The inverse distribution function at `u`, which must be strictly between 0 and 1; the parameters must be valid.
     ///
-    /// For laws of whole numbers the smallest number whose distribution function reaches `u`; a Bernoulli holds where `u`
-    /// is below its probability.
+    /// For a discrete law this is the smallest number at which the distribution function reaches `u`. A Bernoulli is
+    /// true if `u` is below its probability.
     pub fn quantile(self, u: f64, a: f64, b: f64) -> f64 {
-        let tail = -(-u).ln_1p(); // of the exponential law with mean 1
+        let tail = -(-u).ln_1p(); // the quantile of the exponential law with mean 1
         match self {
             Law::Uniform => a + (b - a) * u,
             Law::Bernoulli => f64::from(u8::from(u < a)),
@@ -174,7 +175,7 @@ impl Law {
             Law::ChiSquare => 2.0 * gamma_inverse(a / 2.0, u),
             Law::Beta => beta_inverse(a, b, u),
             Law::Student => {
-                // In the tails t² / (a + t²) is near 1 and its complement is found instead.
+                // In the tails, t² / (a + t²) is near 1, so its complement is computed instead.
                 let tails = 2.0 * u.min(1.0 - u);
                 let odds = if tails < 0.5 {
                     let x = beta_inverse(a / 2.0, 0.5, tails);
@@ -206,19 +207,19 @@ impl Law {
             Law::Geometric if a == 1.0 => 1.0,
             Law::Geometric => {
                 let k = (tail / -(-a).ln_1p()).ceil().max(1.0);
-                let before = -((k - 1.0) * (-a).ln_1p()).exp_m1(); // rounding may have gone one too far
+                let before = -((k - 1.0) * (-a).ln_1p()).exp_m1(); // rounding may have gone one step too far
                 if k > 1.0 && before >= u { k - 1.0 } else { k }
             }
         }
     }
 }
 
-/// Whether a name with arguments is a distribution rather than a fluent.
+/// Whether a name with arguments is a distribution and not a fluent.
 pub(crate) fn is_distribution(name: &str) -> bool {
     Law::by_name(name).is_some() || ["KronDelta", "DiracDelta", "Discrete", "UnnormDiscrete"].contains(&name)
 }
 
-/// The smallest whole number from 0 on at which a distribution function reaches `u`, looked for from `mean` on.
+/// The smallest non-negative integer at which a distribution function reaches `u`; the search starts at `mean`.
 fn smallest(u: f64, mean: f64, reached: impl Fn(f64) -> f64) -> f64 {
     if !mean.is_finite() {
         return f64::NAN;
@@ -229,7 +230,7 @@ fn smallest(u: f64, mean: f64, reached: impl Fn(f64) -> f64) -> f64 {
         high += step;
         step *= 2.0;
     }
-    let mut low = -1.0; // reaches nothing
+    let mut low = -1.0; // the distribution function is 0 here
     let mut guess = high - step.min(high + 1.0);
     while high - low > 1.0 {
         if !(low < guess && guess < high) {
@@ -238,9 +239,10 @@ fn smallest(u: f64, mean: f64, reached: impl Fn(f64) -> f64) -> f64 {
         if guess <= low {
             break;
         }
-        match reached(guess) >= u {
-            true => high = guess,
-            false => low = guess,
+        if reached(guess) >= u {
+            high = guess;
+        } else {
+            low = guess;
         }
         guess = f64::NAN;
     }

@@ -1,4 +1,4 @@
-//! Where a simulator's random numbers come from: a generator, a list of uniform numbers by key, or nowhere.
+//! The sources of a simulator's random numbers: a generator, a list of uniform numbers addressed by key, or no noise.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng as _};
@@ -6,7 +6,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng as _};
 use crate::code::{Code, DrawSite};
 use crate::distributions::Law;
 
-/// Which draw it is: the step, the cpf, the distribution in it, and the objects it is for.
+/// Identifies a draw: the step, the cpf, the distribution within it, and the objects.
 #[derive(Clone, Copy, Debug)]
 pub struct DrawKey<'a> {
     pub(crate) code: &'a Code,
@@ -16,11 +16,11 @@ pub struct DrawKey<'a> {
 }
 
 impl DrawKey<'_> {
-    /// FNV-1a (64 bits) of the text `step|cpf|site|index`, without making the text.
+    /// The 64-bit FNV-1a hash of the text `step|cpf|site|index`, computed without building the text.
     ///
-    /// `cpf` is the fluent's name without a prime, or `reward`; `site` counts the distributions of its expression in the
-    /// order of the text; `index` is the flat row-major index over the variables in scope there: the parameters of the
-    /// cpf, then the variables of the aggregations around, outermost first.
+    /// `cpf` is the name of the fluent without a prime, or `reward`; `site` counts the distributions of its expression
+    /// in the order of the text; `index` is the flat row-major index over the variables in scope: the parameters of the
+    /// cpf, then the variables of the enclosing aggregations, outermost first.
     pub fn hash(&self) -> u64 {
         let index = self.code.flat_index(self.site.index, self.registers) as u64;
         let name = self.code.names.get(self.site.cpf as usize).map_or("", String::as_str);
@@ -51,7 +51,7 @@ impl Fnv {
         }
     }
 
-    /// In decimal digits.
+    /// Hashes the decimal digits.
     fn number(&mut self, mut number: u64) {
         let mut digits = [0; 20];
         let mut first = digits.len();
@@ -67,15 +67,15 @@ impl Fnv {
     }
 }
 
-/// A source of draws. The parameters given to it have been checked.
+/// A source of random draws. Its callers have checked the parameters.
 pub trait Draws {
-    /// A draw from a law.
+    /// Draws a number from a law with the parameters `a` and `b`.
     fn law(&mut self, law: Law, a: f64, b: f64, key: DrawKey<'_>) -> f64;
 
-    /// A number in `0..1`, or what stands for it.
+    /// Draws a number from the uniform distribution on `0..1`.
     fn uniform(&mut self, key: DrawKey<'_>) -> f64;
 
-    /// The place of one of the weights, each with the probability `weight / sum`.
+    /// Draws the index of one of the weights, each with the probability `weight / sum`.
     fn discrete(&mut self, weights: &[f64], sum: f64, key: DrawKey<'_>) -> f64 {
         let target = self.uniform(key);
         let mut reached = 0.0;
@@ -85,16 +85,16 @@ pub trait Draws {
                 return place as f64;
             }
         }
-        0.0 // only where rounding leaves the sum below the target; pyRDDLGym's argmax gives 0, too
+        0.0 // only if rounding leaves the sum below the target; pyRDDLGym's argmax also gives 0
     }
 }
 
-/// Draws of a seeded generator.
+/// Draws from a seeded generator.
 #[derive(Clone, Debug)]
 pub struct Random<R = ChaCha8Rng>(pub R);
 
 impl Random {
-    /// The generator of a seed.
+    /// Creates the generator of a seed.
     pub fn seeded(seed: u64) -> Random {
         Random(ChaCha8Rng::seed_from_u64(seed))
     }
@@ -111,14 +111,14 @@ impl<R: Rng> Draws for Random<R> {
     }
 }
 
-/// Every draw takes entry `hash mod length` of a list, through the inverse distribution function: for comparing engines.
+/// Draws through the inverse distribution function from entry `hash mod length` of a list, to compare engines.
 #[derive(Clone, Debug)]
 pub struct Keyed {
     uniforms: Vec<f64>,
 }
 
 impl Keyed {
-    /// From numbers strictly between 0 and 1; `None` if there are none or one is out of range.
+    /// Takes numbers strictly between 0 and 1. `None` if there are none or one is out of range.
     pub fn new(uniforms: Vec<f64>) -> Option<Keyed> {
         let good = !uniforms.is_empty() && uniforms.iter().all(|u| *u > 0.0 && *u < 1.0);
         good.then_some(Keyed { uniforms })
@@ -135,7 +135,7 @@ impl Draws for Keyed {
     }
 }
 
-/// Every Normal gives its mean. For programs without other distributions: see [`crate::Program::check_noiseless`].
+/// No noise: every Normal gives its mean. Other distributions are not allowed; see [`crate::Program::check_noiseless`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Noiseless;
 

@@ -1,23 +1,23 @@
-//! Tokens to expressions, by precedence climbing.
+//! Parses expressions by precedence climbing.
 //!
-//! From loose to tight: `<=>`, `=>`, `|`, `^` and `&`, comparisons, `+ -`, `* /`, then the prefixes `~ - +`; all of them
-//! lean to the left, comparisons too. An aggregation and an `if` reach as far to the right as they can: `sum_{?x : t} a + b`
-//! sums `a + b`, and brackets around its first operand do not end it.
+//! Operators, from lowest to highest precedence: `<=>`, `=>`, `|`, `^` and `&`, comparisons, `+ -`, `* /`, then the
+//! prefixes `~ - +`. All are left-associative, including comparisons. An aggregation and an `if` extend as far to the
+//! right as possible: `sum_{?x : t} a + b` sums `a + b`, and brackets around the first operand do not end it.
 
 use crate::ast::*;
 use crate::lexer::Token;
 use crate::parser::{Parsed, Parser};
 use crate::source::{Fault, Span, suggest};
 
-/// Bounds against texts that are meant to exhaust the stack: expressions within expressions, and the height of a tree
-/// (which a long chain of operators makes, too).
+/// Limits that keep a malicious text from exhausting the stack: the nesting of expressions, and the height of a tree
+/// (which a long chain of operators also increases).
 const MAX_DEPTH: u32 = 250;
 const MAX_HEIGHT: u32 = 1000;
-/// And against those that are meant to exhaust memory.
+/// Limits that keep it from exhausting memory.
 const MAX_NODES: usize = 1_000_000;
 const MAX_BINDINGS: usize = 32;
 
-/// Operators from the loosest to the tightest.
+/// The operators from lowest to highest precedence.
 const LEVELS: [&[(&str, Binary)]; 7] = [
     &[("<=>", Binary::Equivalent)],
     &[("=>", Binary::Implies)],
@@ -53,7 +53,7 @@ const UNSUPPORTED: [&str; 8] =
 impl Parser<'_> {
     pub fn expr(&mut self) -> Parsed<Expr> {
         if self.depth == MAX_DEPTH {
-            let message = format!("expressions stand more than {MAX_DEPTH} deep in each other here");
+            let message = format!("expressions are nested more than {MAX_DEPTH} levels deep here");
             return Err(Fault::at(self.span, message));
         }
         self.depth += 1;
@@ -62,7 +62,7 @@ impl Parser<'_> {
         expr
     }
 
-    /// An operand, then operators of this level or tighter.
+    /// An operand, then operators of this level or a higher one.
     fn level(&mut self, level: usize) -> Parsed<Expr> {
         let mut left = self.prefixed()?;
         while let Token::Symbol(symbol) = self.token {
@@ -126,13 +126,13 @@ impl Parser<'_> {
         self.node(kind, span)
     }
 
-    /// Everything that begins with a name.
+    /// An expression that begins with a name.
     fn named(&mut self, primed: bool) -> Parsed<Expr> {
         let start = self.span;
         let word = self.word().trim_end_matches('\'');
         if UNSUPPORTED.contains(&word) {
             let what = if word.starts_with(|c: char| c.is_lowercase()) { "matrix algebra" } else { "random vectors" };
-            return Err(Fault::at(start, format!("`{word}` is not supported: {what} has no place in this engine")));
+            return Err(Fault::at(start, format!("`{word}` is not supported: this engine has no {what}")));
         }
         let name = Name { text: word.to_owned(), span: start };
         self.advance()?;
@@ -156,9 +156,10 @@ impl Parser<'_> {
                 self.advance()?;
                 let arguments = if self.is(")") { Vec::new() } else { self.list(Self::expr)? };
                 self.close(")")?;
-                match !primed && crate::distributions::is_distribution(&name.text) {
-                    true => ExprKind::Distribution { name, arguments },
-                    false => ExprKind::Fluent { name, primed, arguments },
+                if !primed && crate::distributions::is_distribution(&name.text) {
+                    ExprKind::Distribution { name, arguments }
+                } else {
+                    ExprKind::Fluent { name, primed, arguments }
                 }
             }
             _ => ExprKind::Fluent { name, primed, arguments: Vec::new() },
@@ -167,7 +168,7 @@ impl Parser<'_> {
         self.node(kind, span)
     }
 
-    /// A chain of `else if` is read in a loop, so that it may be long.
+    /// Parses a chain of `else if` in a loop, so that it may be long.
     fn conditional(&mut self) -> Parsed<ExprKind> {
         let mut branches = Vec::new();
         let last = loop {
@@ -223,13 +224,13 @@ impl Parser<'_> {
 
     fn discrete(&mut self, normalised: bool) -> Parsed<ExprKind> {
         self.expect("(")?;
-        let of = self.name("an enumeration's type")?;
+        let of = self.name("the type of an enumeration")?;
         self.expect(",")?;
         let cases = self.list(|p| {
             let label = p.object("a value such as `@red`")?;
             p.expect(":")?;
             if p.is_word("otherwise") {
-                return Err(Fault::at(p.span, "`otherwise` is not supported; give this value's probability"));
+                return Err(Fault::at(p.span, "`otherwise` is not supported; give the probability of this value"));
             }
             Ok((label, p.expr()?))
         })?;
@@ -247,7 +248,7 @@ impl Parser<'_> {
         })?;
         self.close("}")?;
         if bindings.len() > MAX_BINDINGS {
-            return Err(Fault::at(name.span, format!("more than {MAX_BINDINGS} variables")));
+            return Err(Fault::at(name.span, format!("more than {MAX_BINDINGS} variables in one aggregation")));
         }
         let body = Box::new(self.expr()?);
         if let Some((_, aggregate)) = AGGREGATES.iter().find(|(known, _)| *known == name.text) {
@@ -291,7 +292,7 @@ impl Parser<'_> {
         }
         if below >= MAX_HEIGHT {
             let message =
-                format!("this expression is more than {MAX_HEIGHT} levels tall; break it with interm-fluents");
+                format!("this expression is more than {MAX_HEIGHT} levels high; split it with interm-fluents");
             return Err(Fault::at(span, message));
         }
         Ok(Expr { kind, span, height: below + 1 })
@@ -302,7 +303,7 @@ impl Parser<'_> {
 mod tests {
     use super::*;
 
-    /// An expression with every pair of parentheses it means, without its places.
+    /// An expression with all its implied parentheses, without places.
     fn shape(expr: &Expr) -> String {
         let all = |exprs: &[Expr]| exprs.iter().map(shape).collect::<Vec<_>>().join(" ");
         match &expr.kind {
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_bind_as_in_pyrddlgym() {
+    fn operators_have_the_precedence_of_pyrddlgym() {
         for (plain, grouped) in [
             ("a + b * c", "a + (b * c)"),
             ("a - b - c", "(a - b) - c"),

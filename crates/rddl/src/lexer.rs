@@ -1,14 +1,15 @@
-//! Text to tokens, one at a time, so that a large text of garbage costs nothing beyond its first fault.
+//! Splits a text into tokens, one at a time, so that a large invalid text costs nothing beyond its first error.
 //!
-//! Written by hand: a name of RDDL may hold `-` and `_` inside but not at its end (`sum_{` is a name and `_`; `a-b` is one
-//! name, `a - b` three tokens), which is three lines here and a page in a combinator.
+//! It is written by hand: an RDDL name may contain `-` and `_` but not end with them (`sum_{` begins with a name and
+//! `_`; `a-b` is one name, `a - b` is three tokens), which takes three lines here and would take a page with
+//! combinators.
 
 use crate::source::{Fault, Span};
 
-/// What a token is; its text is read from the source by its span.
+/// The kind of a token; its text is in the source, at its span.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Token {
-    /// A name or a keyword; `primed` where it ends in `'`.
+    /// A name or a keyword; `primed` if it ends in `'`.
     Name {
         primed: bool,
     },
@@ -23,10 +24,10 @@ pub(crate) enum Token {
     End,
 }
 
-/// A name may have so many letters.
+/// The maximum length of a name.
 const MAX_NAME: usize = 200;
 
-/// Longest first where one begins another.
+/// If one symbol is a prefix of another, the longer one comes first.
 const SYMBOLS: [&str; 31] = [
     "<=>", "=>", "<=", ">=", "==", "~=", "^", "&", "|", "~", "+", "-", "*", "/", "<", ">", "=", "(", ")", "[", "]",
     "{", "}", ",", ";", ":", "_", ".", "$", "?", "@",
@@ -76,7 +77,7 @@ impl<'a> Lexer<'a> {
             },
         };
         if self.at - start > MAX_NAME && !matches!(token, Token::Integer(_) | Token::Real(_)) {
-            return Err(Fault::at(self.span(start), format!("a name of more than {MAX_NAME} letters")));
+            return Err(Fault::at(self.span(start), format!("this name has more than {MAX_NAME} characters")));
         }
         Ok((token, self.span(start)))
     }
@@ -94,7 +95,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// `12`, `0.5`, `.5`, and, beyond the language, `1e-3`.
+    /// `12`, `0.5`, `.5` and, as an extension, `1e-3`.
     fn number(&mut self, start: usize) -> Result<Token, Fault> {
         let bytes = self.text.as_bytes();
         let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
@@ -125,7 +126,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// How long the name at the front is: letters, digits, `-` and `_`, ending in a letter or digit.
+/// The length of the name at the front: letters, digits, `-` and `_`, ending with a letter or a digit.
 fn name_length(bytes: &[u8]) -> usize {
     let run = bytes.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'-' || **b == b'_').count();
     bytes[..run].iter().rposition(u8::is_ascii_alphanumeric).map_or(0, |last| last + 1)

@@ -1,41 +1,41 @@
-//! Declarations made good: types with their objects, pvariables with their places in the value array and their initial
-//! values. Expressions are checked against this in [`crate::check`].
+//! The resolved declarations: types with their objects, and pvariables with their slots in the array of values and
+//! their initial values. [`crate::check`] checks expressions against them.
 
 use std::collections::HashMap;
 
 use crate::ast::{Assignment, Constant, ConstantValue, Files, Name, Objects, TypeDeclaration, VariableDeclaration};
 use crate::source::{Fault, Span, suggest};
 
-/// At most so many ground pvariables, all kinds together.
+/// The maximum number of ground pvariables of all kinds together.
 const MAX_GROUND: usize = 4_000_000;
-/// Bytes of all ground names of a pvariable.
+/// The maximum size in bytes of all ground names of a pvariable.
 const MAX_NAMES: usize = 256 << 20;
 
-/// A pvariable has at most so many parameters.
+/// The maximum number of parameters of a pvariable.
 const MAX_PARAMETERS: usize = 32;
 
-/// What a pvariable is for.
+/// The role of a pvariable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A constant of the instance.
     NonFluent,
-    /// Part of the state; has a value at the start, and one after each step.
+    /// Part of the state, with an initial value and one after each step.
     State,
     /// Chosen by the agent at each step.
     Action,
-    /// Computed in a step from state and action.
+    /// Computed in a step from the state and the action.
     Interm,
-    /// As an intermediate one, from the state alone.
+    /// Computed in a step from the state only.
     Derived,
-    /// What is seen of the state after a step.
+    /// Observed after a step; part of a partially observable domain.
     Observ,
 }
 
 impl Kind {
-    /// All kinds.
+    /// All kinds, in the order of declaration.
     pub const ALL: [Kind; 6] = [Kind::NonFluent, Kind::State, Kind::Action, Kind::Interm, Kind::Derived, Kind::Observ];
 
-    /// As the language calls it.
+    /// The name in RDDL.
     pub fn name(self) -> &'static str {
         match self {
             Kind::NonFluent => "non-fluent",
@@ -48,46 +48,46 @@ impl Kind {
     }
 }
 
-/// What values a pvariable or an expression takes; all of them are held as `f64`.
+/// The values that a pvariable or an expression can take. All of them are stored as `f64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Range {
     /// 0 or 1.
     Bool,
-    /// A whole number.
+    /// An integer.
     Int,
-    /// Any number.
+    /// A real number.
     Real,
-    /// The place of an object in the type with this number (see [`crate::Program::objects`]).
+    /// The index of an object within the type with this number (see [`crate::Program::objects`]).
     Object(usize),
 }
 
-/// A type of objects.
+/// A type and its objects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Type {
-    /// Its name.
+    /// The declared name.
     pub name: String,
-    /// Its objects, without `@`, in order.
+    /// The names of the objects, without `@`, in order.
     pub objects: Vec<String>,
-    /// Whether the domain itself lists the objects, so that its expressions may name them.
+    /// Whether the domain lists the objects, so that its expressions may name them.
     pub enumeration: bool,
 }
 
 /// A pvariable with all its groundings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fluent {
-    /// Its name.
+    /// The declared name, without arguments.
     pub name: String,
-    /// What it is for.
+    /// The role of the pvariable.
     pub kind: Kind,
-    /// What values it takes.
+    /// The values that it can take.
     pub range: Range,
-    /// The types of its parameters.
+    /// The types of the parameters, as indices into [`crate::Program::types`].
     pub parameters: Vec<usize>,
-    /// Where its groundings begin in the array of values; they follow each other in row-major order.
+    /// The index of the first grounding in the array of values; the others follow in row-major order.
     pub slot: usize,
-    /// How many groundings it has.
+    /// The number of groundings.
     pub count: usize,
-    /// Where the next state begins, for a state fluent.
+    /// The slot of the next state, for a state-fluent.
     pub(crate) next: usize,
     pub(crate) span: Span,
 }
@@ -96,9 +96,9 @@ pub struct Fluent {
 pub(crate) struct Model {
     pub types: Vec<Type>,
     pub fluents: Vec<Fluent>,
-    /// State, next state, actions, the other fluents, non-fluents: what they are before the first step.
+    /// The values before the first step: state, next state, actions, other fluents, non-fluents.
     pub values: Vec<f64>,
-    /// How many of the values are state, action.
+    /// How many of the values are states, and how many are actions.
     pub states: usize,
     pub actions: usize,
     type_names: HashMap<String, usize>,
@@ -109,10 +109,10 @@ pub(crate) struct Model {
 impl Model {
     pub fn new(files: &Files) -> Result<Model, Fault> {
         let Some(domain) = &files.domain else {
-            return Err(Fault::general("no `domain` block in the texts given"));
+            return Err(Fault::general("the texts have no `domain` block"));
         };
         let Some(instance) = &files.instance else {
-            return Err(Fault::general("no `instance` block in the texts given"));
+            return Err(Fault::general("the texts have no `instance` block"));
         };
         let mut model = Model {
             types: Vec::new(),
@@ -124,12 +124,13 @@ impl Model {
             fluent_names: HashMap::new(),
             object_names: HashMap::new(),
         };
-        // As in pyRDDLGym, an instance that gives non-fluents itself takes the place of the non-fluents block.
+        // As in pyRDDLGym, an instance that gives non-fluents itself replaces the non-fluents block.
         let block = files.non_fluents.as_ref();
         let own = instance.non_fluents.is_some() || block.is_none();
-        let objects = match own && !instance.objects.is_empty() {
-            true => &instance.objects[..],
-            false => block.map_or(&instance.objects[..], |block| &block.objects),
+        let objects = if own && !instance.objects.is_empty() {
+            &instance.objects[..]
+        } else {
+            block.map_or(&instance.objects[..], |block| &block.objects)
         };
         model.declare_types(&domain.types, objects)?;
         model.declare_fluents(&domain.variables)?;
@@ -144,7 +145,7 @@ impl Model {
             let values = &model.values[fluent.slot..fluent.slot + fluent.count];
             if let Some(missing) = values.iter().position(|value| value.is_nan()) {
                 let ground = ground_name(fluent, missing, &model.types);
-                let message = format!("`{ground}` has no value: expected a default here or a value in the instance");
+                let message = format!("`{ground}` has no value; expected a default here or a value in the instance");
                 return Err(Fault::at(fluent.span, message));
             }
         }
@@ -156,19 +157,19 @@ impl Model {
         let mut given = HashMap::new();
         for objects in objects {
             if given.insert(objects.of.text.as_str(), objects).is_some() {
-                let message = format!("objects of `{}` a second time", objects.of.text);
+                let message = format!("the objects of `{}` are given twice", objects.of.text);
                 return Err(Fault::at(objects.of.span, message));
             }
         }
         for TypeDeclaration { name, values } in types {
             if ["bool", "int", "real", "object"].contains(&name.text.as_str()) {
-                return Err(Fault::at(name.span, format!("`{}` is a type already", name.text)));
+                return Err(Fault::at(name.span, format!("`{}` is a built-in type", name.text)));
             }
             let names = match (values, given.get(name.text.as_str())) {
                 (Some(values), None) => values,
                 (None, Some(found)) => &found.names,
                 (Some(_), Some(found)) => {
-                    let message = format!("the values of `{}` are given in the domain already", name.text);
+                    let message = format!("the values of `{}` are already given in the domain", name.text);
                     return Err(Fault::at(found.of.span, message));
                 }
                 (None, None) => {
@@ -180,12 +181,12 @@ impl Model {
             for (place, object) in names.iter().enumerate() {
                 if let Some((other, _)) = self.object_names.insert(object.text.clone(), (number, place)) {
                     let other = self.types.get(other).map_or(&name.text, |t| &t.name);
-                    let message = format!("`{}` is an object of type `{other}` already", object.text);
+                    let message = format!("`{}` is already an object of type `{other}`", object.text);
                     return Err(Fault::at(object.span, message));
                 }
             }
             if self.type_names.insert(name.text.clone(), number).is_some() {
-                return Err(Fault::at(name.span, format!("a second type `{}`", name.text)));
+                return Err(Fault::at(name.span, format!("the type `{}` is declared twice", name.text)));
             }
             let objects = names.iter().map(|object| object.text.clone()).collect();
             self.types.push(Type { name: name.text.clone(), objects, enumeration: values.is_some() });
@@ -198,10 +199,10 @@ impl Model {
         for declaration in variables {
             let name = &declaration.name;
             if is_reserved(&name.text) {
-                return Err(Fault::at(name.span, format!("`{}` is a word of the language", name.text)));
+                return Err(Fault::at(name.span, format!("`{}` is a reserved word", name.text)));
             }
             if name.text.contains("__") {
-                let message = "`__` stands between objects in ground names; expected a name without it";
+                let message = "`__` separates objects in ground names; expected a name without it";
                 return Err(Fault::at(name.span, message));
             }
             if declaration.parameters.len() > MAX_PARAMETERS {
@@ -226,7 +227,7 @@ impl Model {
                 return Err(Fault::at(name.span, format!("the action `{}` needs a default", name.text)));
             }
             if self.fluent_names.insert(name.text.clone(), self.fluents.len()).is_some() {
-                return Err(Fault::at(name.span, format!("a second pvariable `{}`", name.text)));
+                return Err(Fault::at(name.span, format!("the pvariable `{}` is declared twice", name.text)));
             }
             let default = declaration.default.as_ref().map(|default| self.value(default, range)).transpose()?;
             starts.insert(self.fluents.len(), default.unwrap_or(f64::NAN));
@@ -244,18 +245,18 @@ impl Model {
         self.lay_out(&starts)
     }
 
-    /// Gives every fluent its place: state, next state, actions, intermediates, derived, observed, non-fluents.
+    /// Assigns slots to all fluents: state, next state, actions, intermediate, derived, observed, non-fluents.
     fn lay_out(&mut self, starts: &HashMap<usize, f64>) -> Result<(), Fault> {
         let total: usize = self.fluents.iter().map(|f| f.count * (1 + usize::from(f.kind == Kind::State))).sum();
         if total > MAX_GROUND {
-            let message = format!("{total} ground pvariables; at most {MAX_GROUND} are held");
+            let message = format!("{total} ground pvariables; at most {MAX_GROUND} are supported");
             return Err(Fault::general(message));
         }
         for fluent in &self.fluents {
             let longest = |of: &usize| self.types[*of].objects.iter().map(|name| name.len() + 2).max().unwrap_or(0);
             let name = fluent.name.len() + fluent.parameters.iter().map(longest).sum::<usize>();
             if fluent.count.saturating_mul(name) > MAX_NAMES {
-                let message = format!("the ground names of `{}` would fill more than {MAX_NAMES} bytes", fluent.name);
+                let message = format!("the ground names of `{}` would take more than {MAX_NAMES} bytes", fluent.name);
                 return Err(Fault::at(fluent.span, message));
             }
         }
@@ -298,14 +299,14 @@ impl Model {
             let value_at = value.span;
             let value = self.value(value, fluent.range)?;
             if seen.insert(slot, value).is_some_and(|before| before != value) {
-                return Err(Fault::at(value_at, format!("a second, other value of `{}`", name.text)));
+                return Err(Fault::at(value_at, format!("`{}` already has a different value", name.text)));
             }
             self.values[slot] = value;
         }
         Ok(())
     }
 
-    /// A constant as a number of the range.
+    /// Converts a constant to a number of the range.
     fn value(&self, constant: &Constant, range: Range) -> Result<f64, Fault> {
         let wrong = |expected: &str| Err(Fault::at(constant.span, format!("expected {expected}")));
         match (&constant.value, range) {
@@ -316,9 +317,9 @@ impl Model {
                 let name = Name { text: name.clone(), span: constant.span };
                 Ok(self.object_of(&name, of)? as f64)
             }
-            (_, Range::Bool) => wrong("`true` or `false`, for the range is bool"),
-            (_, Range::Int) => wrong("a whole number, for the range is int"),
-            (_, Range::Real) => wrong("a number, for the range is real"),
+            (_, Range::Bool) => wrong("`true` or `false`, because the range is bool"),
+            (_, Range::Int) => wrong("a whole number, because the range is int"),
+            (_, Range::Real) => wrong("a number, because the range is real"),
             (_, Range::Object(of)) => wrong(&format!("an object of type `{}`", self.types[of].name)),
         }
     }
@@ -330,7 +331,7 @@ impl Model {
         })
     }
 
-    /// The place of an object in a type.
+    /// The index of an object within a type.
     pub fn object_of(&self, name: &Name, of: usize) -> Result<usize, Fault> {
         match self.object_names.get(&name.text) {
             Some((found, place)) if *found == of => Ok(*place),
@@ -348,7 +349,7 @@ impl Model {
         }
     }
 
-    /// The type and the place of an object.
+    /// The type of an object and its index within the type.
     pub fn object_named(&self, name: &str) -> Option<(usize, usize)> {
         self.object_names.get(name).copied()
     }
@@ -361,7 +362,7 @@ impl Model {
         self.fluent_number(name).and_then(|number| self.fluents.get(number))
     }
 
-    /// A range as messages call it.
+    /// The name of a range in messages.
     pub fn range_name(&self, range: Range) -> &str {
         match range {
             Range::Bool => "bool",
@@ -390,8 +391,5 @@ pub(crate) fn ground_name(fluent: &Fluent, mut index: usize, types: &[Type]) -> 
         index /= names.len().max(1);
     }
     objects.reverse();
-    match objects.is_empty() {
-        true => fluent.name.clone(),
-        false => format!("{}___{}", fluent.name, objects.join("__")),
-    }
+    if objects.is_empty() { fluent.name.clone() } else { format!("{}___{}", fluent.name, objects.join("__")) }
 }

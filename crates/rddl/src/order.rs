@@ -1,4 +1,4 @@
-//! The cpfs: one for every fluent that needs one, in an order in which each comes after those it reads.
+//! Orders the cpfs, one for every fluent that needs one, so that each comes after those that it reads.
 
 use crate::ast::Cpf;
 use crate::check::{Checker, Reader, Reads};
@@ -22,19 +22,19 @@ pub(crate) fn check_cpfs(model: &Model, cpfs: &[Cpf]) -> Result<Vec<CheckedCpf>,
         let scope = cpf.parameters.iter().map(|p| p.text.clone()).zip(declared.parameters.iter().copied()).collect();
         let (tree, reads) = Checker::new(model, Reader::Cpf(declared.kind), scope).run(&cpf.expr, declared.range)?;
         if by_fluent[fluent].replace(CheckedCpf { fluent, tree, reads }).is_some() {
-            return Err(Fault::at(cpf.name.span, format!("a second cpf of `{}`", cpf.name.text)));
+            return Err(Fault::at(cpf.name.span, format!("`{}` has a second cpf; expected only one", cpf.name.text)));
         }
     }
     for (fluent, cpf) in model.fluents.iter().zip(&by_fluent) {
         if cpf.is_none() && !matches!(fluent.kind, Kind::NonFluent | Kind::Action) {
             let prime = if fluent.kind == Kind::State { "'" } else { "" };
-            return Err(Fault::at(fluent.span, format!("`{}` has no cpf: expected `{0}{prime} = ...;`", fluent.name)));
+            return Err(Fault::at(fluent.span, format!("`{}` has no cpf; expected `{0}{prime} = ...;`", fluent.name)));
         }
     }
     order(model, by_fluent)
 }
 
-/// The fluent that a cpf is of, with everything left of `=` checked.
+/// Checks the part of a cpf left of `=` and returns its fluent.
 fn check_head(model: &Model, cpf: &Cpf) -> Result<usize, Fault> {
     let name = &cpf.name;
     let Some(number) = model.fluent_number(&name.text) else {
@@ -45,16 +45,16 @@ fn check_head(model: &Model, cpf: &Cpf) -> Result<usize, Fault> {
     let fluent = &model.fluents[number];
     match (fluent.kind, cpf.primed) {
         (Kind::NonFluent | Kind::Action, _) => {
-            let message = format!("`{}` ({}) takes no cpf", name.text, fluent.kind.name());
+            let message = format!("`{}` ({}) cannot have a cpf", name.text, fluent.kind.name());
             return Err(Fault::at(name.span, message));
         }
         (Kind::State, false) => {
-            let message = format!("`{}` is a state-fluent: expected `{0}'`", name.text);
+            let message = format!("`{}` is a state-fluent; expected `{0}'`", name.text);
             return Err(Fault::at(name.span, message));
         }
         (Kind::State, true) | (_, false) => {}
         (kind, true) => {
-            let message = format!("`{}` ({}): expected `{0}` without `'`", name.text, kind.name());
+            let message = format!("`{}` ({}) has no next value; expected `{0}` without `'`", name.text, kind.name());
             return Err(Fault::at(name.span, message));
         }
     }
@@ -63,7 +63,7 @@ fn check_head(model: &Model, cpf: &Cpf) -> Result<usize, Fault> {
     }
     for (i, parameter) in cpf.parameters.iter().enumerate() {
         if cpf.parameters[..i].iter().any(|earlier| earlier.text == parameter.text) {
-            return Err(Fault::at(parameter.span, format!("`?{}` a second time", parameter.text)));
+            return Err(Fault::at(parameter.span, format!("the parameter `?{}` appears twice", parameter.text)));
         }
     }
     Ok(number)
@@ -101,7 +101,7 @@ fn order(model: &Model, mut cpfs: Vec<Option<CheckedCpf>>) -> Result<Vec<Checked
     }
 }
 
-/// Shows a cycle: every cpf that is left reads another one that is left.
+/// An error that shows a cycle, which exists because every remaining cpf reads another remaining one.
 fn cycle(
     model: &Model,
     left: &[Option<CheckedCpf>],

@@ -1,23 +1,23 @@
-//! A text with one token of look-ahead, for [`crate::blocks`] and [`crate::expressions`].
+//! A parser with one token of look-ahead; the productions are in [`crate::blocks`] and [`crate::expressions`].
 //!
-//! By hand, as the lexer: RDDL's sections come in any order and keywords are only keywords in their place, so each
-//! function is one production, and every fault can say what was expected there.
+//! It is written by hand, like the lexer: RDDL's sections come in any order, and keywords are only reserved in their
+//! place. Each function is one production, and every error can say what was expected.
 
 use crate::ast::{Files, Name};
 use crate::lexer::{Lexer, Token};
 use crate::source::{Fault, Source, Span};
 
-/// A text may be this long; the largest instances known have 200 kB.
+/// The maximum length of a text in bytes; the largest known instances have 200 kB.
 const MAX_TEXT: usize = 16 << 20;
 
 pub(crate) type Parsed<T> = Result<T, Fault>;
 
-/// Reads all blocks of all files.
+/// Parses all blocks of all files.
 pub(crate) fn parse(sources: &[Source]) -> Parsed<Files> {
     let mut files = Files::default();
     for (file, source) in sources.iter().enumerate() {
         if source.text.len() > MAX_TEXT {
-            let message = format!("{}: {} bytes; a text has at most {MAX_TEXT}", source.name, source.text.len());
+            let message = format!("{}: {} bytes; at most {MAX_TEXT} are accepted", source.name, source.text.len());
             return Err(Fault::general(message));
         }
         Parser::new(&source.text, file as u32)?.file(&mut files)?;
@@ -25,17 +25,17 @@ pub(crate) fn parse(sources: &[Source]) -> Parsed<Files> {
     Ok(files)
 }
 
-/// One token of look-ahead over a text.
+/// A recursive-descent parser of one text.
 pub(crate) struct Parser<'a> {
     text: &'a str,
     lexer: Lexer<'a>,
     pub token: Token,
     pub span: Span,
-    /// The end of the token before.
+    /// The place of the previous token.
     last: Span,
-    /// How many expressions are being read, one inside the other.
+    /// The current nesting depth of expressions.
     pub depth: u32,
-    /// How many operands and operators have been read.
+    /// The number of operands and operators parsed so far.
     pub nodes: usize,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The text of the token ahead.
+    /// The text of the current token.
     pub fn word(&self) -> &'a str {
         self.text.get(self.span.start as usize..self.span.end as usize).unwrap_or_default()
     }
@@ -91,13 +91,13 @@ impl<'a> Parser<'a> {
 
     pub fn unexpected<T>(&self, expected: &str) -> Parsed<T> {
         let found = match self.token {
-            Token::End => "the text ends here".to_owned(),
+            Token::End => "but the text ends here".to_owned(),
             _ => format!("found `{}`", self.word().chars().take(40).collect::<String>()),
         };
         Err(Fault::at(self.span, format!("expected {expected}, {found}")))
     }
 
-    /// From a token to the last one read.
+    /// The span from a token to the previous one.
     pub fn since(&self, start: Span) -> Span {
         start.to(self.last)
     }
@@ -137,7 +137,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One or more, with commas between.
+    /// One or more items, separated by commas.
     pub fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.take(",")? {

@@ -1,4 +1,4 @@
-//! Texts to a program: parse, check, order the cpfs, compile.
+//! Builds a program from texts: parses, checks, orders the cpfs and compiles.
 
 use std::sync::Arc;
 
@@ -14,13 +14,14 @@ use crate::parser;
 use crate::source::{Error, Fault, Source};
 use crate::tree::Tree;
 
-/// A step may run about this many instructions: some seconds.
+/// The approximate number of instructions that a step may run, which takes a few seconds.
 const MAX_WORK: u64 = 1_000_000_000;
 
-/// The stack of the thread that reads: the tallest expression takes a tenth of it, and only what is used costs memory.
+/// The stack size of the thread that parses. The highest expression uses a tenth of it, and unused stack costs no
+/// memory.
 const STACK: usize = 64 << 20;
 
-/// A domain with an instance, checked and compiled; immutable, and shared between simulators.
+/// A domain with an instance, checked and compiled. It is immutable and can be shared between simulators.
 #[derive(Debug)]
 pub struct Program {
     pub(crate) sources: Arc<[Source]>,
@@ -28,15 +29,15 @@ pub struct Program {
     instance: String,
     types: Vec<Type>,
     fluents: Vec<Fluent>,
-    /// What the values are before the first step, then constants and temporaries.
+    /// The values before the first step, then constants and temporaries.
     pub(crate) values: Vec<f64>,
     pub(crate) states: usize,
     pub(crate) actions: usize,
-    /// How many values are pvariables.
+    /// The number of values that are pvariables.
     pub(crate) ground: usize,
     pub(crate) code: Code,
     pub(crate) step: Routine,
-    /// Where a step leaves its reward.
+    /// The slot of a step's reward.
     pub(crate) reward: usize,
     pub(crate) terminations: Conditions,
     pub(crate) preconditions: Conditions,
@@ -47,34 +48,35 @@ pub struct Program {
     max_nondef_actions: Option<u64>,
 }
 
-/// Conditions that are computed together, and where each one's value is.
+/// Conditions that are computed together, and the slots of their values.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     pub routine: Routine,
     pub slots: Vec<u32>,
 }
 
-/// One number of the array of values: a pvariable with its objects.
+/// A ground pvariable: a pvariable with its objects, which has one number in the array of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ground {
-    /// As pyRDDLGym writes it: `fluent___object__object`.
+    /// The name in the format of pyRDDLGym: `fluent___object__object`.
     pub name: String,
-    /// What it is for.
+    /// The role of the pvariable.
     pub kind: Kind,
-    /// What values it takes.
+    /// The values that it can take.
     pub range: Range,
-    /// Its place in [`crate::Simulator::values`].
+    /// The index in [`crate::Simulator::values`].
     pub slot: usize,
-    /// The value before the first step: the default, or what the instance gives.
+    /// The value before the first step: the default, unless the instance gives another.
     pub initial: f64,
-    /// The smallest and the largest value: by preconditions for an action, by invariants for a state; else infinite.
+    /// The lower and the upper bound: from preconditions for an action, from invariants for a state, otherwise
+    /// infinite.
     pub bounds: (f64, f64),
 }
 
 impl Program {
-    /// Reads a domain, an instance and its non-fluents, from one or more texts in any order.
+    /// Loads a domain, an instance and its non-fluents from one or more texts, in any order.
     pub fn load(sources: &[Source]) -> Result<Program, Error> {
-        // On a thread of its own, so that no text can exhaust the caller's stack, however small that is.
+        // On a separate thread, so that no text can exhaust the caller's stack, however small it is.
         let built = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK);
             let reading = thread.spawn_scoped(scope, || Program::build(sources));
@@ -88,10 +90,10 @@ impl Program {
         let files = parser::parse(sources)?;
         let model = Model::new(&files)?;
         let Files { domain: Some(domain), instance: Some(instance), .. } = &files else {
-            return Err(Fault::general("expected a domain and an instance"));
+            return Err(Fault::general("expected a domain block and an instance block"));
         };
         let Some(reward) = &domain.reward else {
-            return Err(Fault::at(domain.name.span, "this domain has no `reward`"));
+            return Err(Fault::at(domain.name.span, "the domain has no section `reward`"));
         };
         let cpfs = check_cpfs(&model, &domain.cpfs)?;
         let check = |reader, range, expr: &Expr| {
@@ -148,22 +150,22 @@ impl Program {
         })
     }
 
-    /// The domain's name.
+    /// The name of the domain.
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// The instance's name.
+    /// The name of the instance.
     pub fn instance(&self) -> &str {
         &self.instance
     }
 
-    /// The types, with their objects in order; [`Range::Object`] counts them from 0.
+    /// The types and their objects, in order; the number in [`Range::Object`] is an index into them.
     pub fn types(&self) -> &[Type] {
         &self.types
     }
 
-    /// The objects of a type.
+    /// The objects of a type, given by its index in [`Program::types`].
     pub fn objects(&self, of: usize) -> &[String] {
         self.types.get(of).map_or(&[], |of| &of.objects)
     }
@@ -173,8 +175,8 @@ impl Program {
         &self.fluents
     }
 
-    /// The groundings of all pvariables of a kind, in the order of the text and, within each, row-major. For actions this
-    /// is the order in which [`crate::Simulator::step`] takes them.
+    /// The groundings of all pvariables of a kind, in the order of the text and, within each, row-major. For actions
+    /// this is the order in which [`crate::Simulator::step`] takes them.
     pub fn ground(&self, kind: Kind) -> Vec<Ground> {
         let fluents = self.fluents.iter().filter(|fluent| fluent.kind == kind);
         let all = fluents.flat_map(|fluent| (0..fluent.count).map(move |index| (fluent, index)));
@@ -189,27 +191,28 @@ impl Program {
         ground.collect()
     }
 
-    /// After how many steps an episode ends; `None` for never.
+    /// The number of steps after which an episode ends, if it is finite.
     pub fn horizon(&self) -> Option<u64> {
         self.horizon
     }
 
-    /// The discount factor; 1 where the instance gives none.
+    /// The discount factor; 1 if the instance gives none.
     pub fn discount(&self) -> f64 {
         self.discount
     }
 
-    /// How many actions may differ from their default at a step; `None` for any number.
+    /// How many actions may differ from their defaults in a step; `None` for any number.
     pub fn max_nondef_actions(&self) -> Option<u64> {
         self.max_nondef_actions
     }
 
-    /// How many instructions the program has.
+    /// The number of instructions in the program.
     pub fn instructions(&self) -> usize {
         self.code.instructions.len()
     }
 
-    /// Refuses a program with any distribution but Normal, which [`crate::Noiseless`] could not do without noise.
+    /// Returns an error if the program has a distribution other than Normal, which [`crate::Noiseless`] does not
+    /// support.
     pub fn check_noiseless(&self) -> Result<(), Error> {
         let noisy = self.code.sites.iter().find_map(|site| match site.what {
             What::Law(Law::Normal, ..) => None,
@@ -219,7 +222,7 @@ impl Program {
         match noisy {
             None => Ok(()),
             Some((name, span)) => {
-                let message = format!("without noise only Normal is known (it gives its mean), not {name}");
+                let message = format!("only Normal can be simulated without noise (it gives its mean), not {name}");
                 Err(Fault::at(span, message).show(&self.sources))
             }
         }
@@ -238,8 +241,9 @@ fn check_work<'a>(model: &Model, cpfs: &[CheckedCpf], scalars: impl Iterator<Ite
         let work = count.saturating_mul(tree.work.saturating_add(1));
         total = total.saturating_add(work);
         if total > MAX_WORK {
-            let message =
-                format!("a step would take about {total} operations, {work} of them here; at most {MAX_WORK}");
+            let message = format!(
+                "a step would take about {total} operations, {work} of them here; at most {MAX_WORK} are allowed"
+            );
             return Err(Fault::at(tree.span, message));
         }
     }

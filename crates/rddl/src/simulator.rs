@@ -7,7 +7,7 @@ use crate::draws::{Draws, Noiseless};
 use crate::program::{Conditions, Program};
 use crate::source::{Error, Fault};
 
-/// What one step gave.
+/// The result of one step, besides the new state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// The reward of the step.
@@ -16,7 +16,7 @@ pub struct Step {
     pub terminated: bool,
 }
 
-/// One run of a program. Stepping allocates nothing.
+/// A simulation of a program. Stepping does not allocate.
 #[derive(Clone, Debug)]
 pub struct Simulator {
     program: Arc<Program>,
@@ -26,27 +26,27 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// A simulator in the initial state.
+    /// Creates a simulator in the initial state.
     pub fn new(program: Arc<Program>) -> Simulator {
         let values = program.values.clone();
         let registers = vec![0; program.code.registers];
         Simulator { program, values, registers, steps: 0 }
     }
 
-    /// What is simulated.
+    /// The program that is simulated.
     pub fn program(&self) -> &Arc<Program> {
         &self.program
     }
 
-    /// Back to the initial state.
+    /// Returns to the initial state.
     pub fn reset(&mut self) {
         let ground = self.program.ground;
         self.values[..ground].copy_from_slice(&self.program.values[..ground]);
         self.steps = 0;
     }
 
-    /// The values of all pvariables; [`crate::Ground::slot`] says where each is. States are those after the last step,
-    /// intermediate and observed ones those of the last step, or 0 before the first.
+    /// The values of all pvariables, indexed by [`crate::Ground::slot`]. State-fluents have their values after the last
+    /// step; intermediate, derived and observed fluents those of the last step, or 0 before the first.
     pub fn values(&self) -> &[f64] {
         &self.values[..self.program.ground]
     }
@@ -56,7 +56,7 @@ impl Simulator {
         &self.values[..self.program.states]
     }
 
-    /// Replaces the state.
+    /// Replaces the state by one in the order of [`Simulator::state`].
     pub fn set_state(&mut self, state: &[f64]) -> Result<(), Error> {
         let expected = self.program.states;
         if state.len() != expected {
@@ -66,20 +66,20 @@ impl Simulator {
         Ok(())
     }
 
-    /// How many steps were taken since the last reset; draws by key depend on it.
+    /// The number of steps since the last reset. The keys of draws depend on it.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Sets the number of steps taken, for going back to an earlier point.
+    /// Sets the number of steps, to return to an earlier point.
     pub fn set_steps(&mut self, steps: u64) {
         self.steps = steps;
     }
 
-    /// Takes a step. `actions` are the values of [`Program::ground`] with [`crate::Kind::Action`], in that order; whether
-    /// the preconditions hold is not looked at.
+    /// Takes a step. `actions` are the values of [`Program::ground`] with [`crate::Kind::Action`], in that order. The
+    /// preconditions are not checked.
     ///
-    /// A distribution whose parameters are out of range is an error; the state is then the old one.
+    /// A distribution whose parameters are out of range is an error and leaves the state as it was.
     pub fn step<D: Draws>(&mut self, actions: &[f64], draws: &mut D) -> Result<Step, Error> {
         self.set_actions(actions)?;
         let program = &*self.program;
@@ -93,18 +93,18 @@ impl Simulator {
         Ok(Step { reward: self.values[self.program.reward], terminated: self.terminated()? })
     }
 
-    /// Whether a termination condition holds in the present state.
+    /// Whether a termination condition holds in the current state.
     pub fn terminated(&mut self) -> Result<bool, Error> {
         Ok(self.first(|program| &program.terminations, true)?.is_some())
     }
 
-    /// Whether all action-preconditions hold for actions in the present state.
+    /// Whether all action-preconditions hold for actions in the current state.
     pub fn preconditions_hold(&mut self, actions: &[f64]) -> Result<bool, Error> {
         self.set_actions(actions)?;
         Ok(self.first(|program| &program.preconditions, false)?.is_none())
     }
 
-    /// Whether all state-invariants hold in the present state.
+    /// Whether all state-invariants hold in the current state.
     pub fn invariants_hold(&mut self) -> Result<bool, Error> {
         Ok(self.first(|program| &program.invariants, false)?.is_none())
     }
@@ -118,7 +118,7 @@ impl Simulator {
         Ok(())
     }
 
-    /// Which of the conditions is the first to have a value.
+    /// The index of the first condition that has the given value.
     fn first(&mut self, which: impl Fn(&Program) -> &Conditions, value: bool) -> Result<Option<usize>, Error> {
         let (program, values) = (&*self.program, &mut self.values);
         let Conditions { routine, slots } = which(program);
@@ -131,9 +131,10 @@ impl Simulator {
 
     fn explain(&self, failure: Failure) -> Error {
         let Failure { span, message, value } = failure;
-        let message = match value.is_nan() && message.contains("index") {
-            true => format!("step {}: {message}", self.steps),
-            false => format!("step {}: {message}; it is {value}", self.steps),
+        let message = if value.is_nan() && message.contains("index") {
+            format!("step {}: {message}", self.steps)
+        } else {
+            format!("step {}: {message}; it is {value}", self.steps)
         };
         Fault::at(span, message).show(&self.program.sources)
     }

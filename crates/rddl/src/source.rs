@@ -1,30 +1,30 @@
-//! Texts, places in them, and the one error of this crate: what is wrong, where, and what would be accepted.
+//! Texts, places in them, and the error of this crate: what is wrong, where, and what would be accepted.
 
 use std::fmt;
 
 /// One file of RDDL text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
-    /// How errors call it, usually its path.
+    /// The name that errors show, usually the path.
     pub name: String,
-    /// The text.
+    /// The content of the file.
     pub text: String,
 }
 
 impl Source {
-    /// A text under a name.
+    /// Creates a source from a name and a text.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
         Source { name: name.into(), text: text.into() }
     }
 
-    /// A file's bytes. Old texts have comments in other encodings: what is not UTF-8 becomes the replacement character,
-    /// which is refused anywhere but in a comment.
+    /// Creates a source from the bytes of a file. Old texts have comments in other encodings, so bytes that are not
+    /// UTF-8 become replacement characters, which are an error except in comments.
     pub fn decode(name: impl Into<String>, bytes: &[u8]) -> Source {
         Source::new(name, String::from_utf8_lossy(bytes))
     }
 }
 
-/// A stretch of bytes in one of the sources.
+/// A range of bytes in one of the sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Span {
     pub file: u32,
@@ -33,13 +33,13 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// From the start of this to the end of `other`.
+    /// The span from the start of this one to the end of `other`.
     pub fn to(self, other: Span) -> Span {
         Span { end: other.end.max(self.end), ..self }
     }
 }
 
-/// What is wrong at a place, before the sources are at hand to show it.
+/// What is wrong and where, before the sources are available to show it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fault {
     pub message: String,
@@ -51,7 +51,7 @@ impl Fault {
         Fault { message: message.into(), span: Some(span) }
     }
 
-    /// Of the whole input rather than a place in it.
+    /// A fault of the input as a whole.
     pub fn general(message: impl Into<String>) -> Fault {
         Fault { message: message.into(), span: None }
     }
@@ -62,31 +62,31 @@ impl Fault {
     }
 }
 
-/// A text that cannot be read, or a step that cannot be taken.
+/// An error in a text, or a step that failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub struct Error {
     /// What is wrong and what would be accepted.
     pub message: String,
-    /// Where, if it is somewhere in the texts.
+    /// The place in the texts, if there is one.
     pub place: Option<Place>,
 }
 
-/// A place in a text, as people are shown it.
+/// A place in a text, as errors show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// The source's name.
+    /// The name of the source.
     pub file: String,
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// The line, shortened where it is long.
+    /// The line of text, shortened if it is long.
     pub excerpt: String,
-    /// Which characters of the excerpt are at fault: the first, and how many.
+    /// The characters of the excerpt at fault: the index of the first, and how many.
     pub marked: (usize, usize),
 }
 
-/// So much of a long line is shown.
+/// How many characters of a long line are shown.
 const EXCERPT: usize = 110;
 
 impl Place {
@@ -120,10 +120,10 @@ impl fmt::Display for Error {
     }
 }
 
-/// So many names are compared for a suggestion.
+/// How many names are compared for a suggestion.
 const MAX_SUGGESTED: usize = 2000;
 
-/// `; did you mean ...` where one of the names is alike, and the names themselves where they are few.
+/// `; did you mean ...` if one of the names is similar, otherwise the names themselves if they are few.
 pub(crate) fn suggest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.into_iter().take(MAX_SUGGESTED).collect();
     names.sort_unstable();
@@ -138,7 +138,7 @@ pub(crate) fn suggest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>)
     }
 }
 
-/// How many letters must be added, dropped or changed to make one word the other; long words count as far apart.
+/// The edit (Levenshtein) distance between two words, ignoring case; long words count as far apart.
 fn edits(a: &str, b: &str) -> usize {
     if a.len() > 64 || b.len() > 64 {
         return usize::MAX;

@@ -1,10 +1,10 @@
-//! Special functions that the standard library lacks, to about 1e-13.
+//! Special functions that the standard library lacks, with a relative error of about 1e-13.
 
 use std::f64::consts::PI;
 
-/// The logarithm of the gamma function of a positive number; NaN for others.
+/// The logarithm of the gamma function of a positive number; NaN otherwise.
 ///
-/// Stirling's series, from 10 on; smaller numbers are carried there by `gamma(x + 1) = x gamma(x)`.
+/// Uses Stirling's series from 10 on; smaller numbers are shifted there by `gamma(x + 1) = x gamma(x)`.
 pub(crate) fn ln_gamma(x: f64) -> f64 {
     if x.is_nan() || x <= 0.0 {
         return f64::NAN;
@@ -30,8 +30,8 @@ pub(crate) fn ln_gamma(x: f64) -> f64 {
     (x - 0.5) * x.ln() - x + 0.5 * (2.0 * PI).ln() + correction - product.ln()
 }
 
-/// The quantile of the standard normal law: a rational approximation (Acklam's), then two of Halley's steps with the error
-/// function, which leave rounding only.
+/// The quantile function of the standard normal distribution: Acklam's rational approximation, refined by two steps of
+/// Halley's method with the error function, which leave only rounding errors.
 pub(crate) fn normal_quantile(u: f64) -> f64 {
     if !(u > 0.0 && u < 1.0) {
         return if u == 0.0 {
@@ -48,7 +48,7 @@ pub(crate) fn normal_quantile(u: f64) -> f64 {
     normal_lower(u)
 }
 
-/// For `u` up to one half.
+/// The quantile for `u` up to one half.
 fn normal_lower(u: f64) -> f64 {
     if u == 0.5 {
         return 0.0;
@@ -88,16 +88,13 @@ fn normal_lower(u: f64) -> f64 {
     x
 }
 
-/// The standard normal distribution function at or below 0.
+/// The standard normal distribution function for `x` up to 0.
 fn normal_distribution(x: f64) -> f64 {
     let half = 0.5 * x * x;
-    match half < 1.5 {
-        true => 0.5 - 0.5 * gamma_series(0.5, half),
-        false => 0.5 * gamma_fraction(0.5, half),
-    }
+    if half < 1.5 { 0.5 - 0.5 * gamma_series(0.5, half) } else { 0.5 * gamma_fraction(0.5, half) }
 }
 
-/// The regularised incomplete gamma function Q(a, x), the upper one.
+/// The upper regularised incomplete gamma function Q(a, x).
 pub(crate) fn gamma_upper(a: f64, x: f64) -> f64 {
     if x <= 0.0 {
         1.0
@@ -108,7 +105,7 @@ pub(crate) fn gamma_upper(a: f64, x: f64) -> f64 {
     }
 }
 
-/// P(a, x), the lower one.
+/// The lower regularised incomplete gamma function P(a, x).
 fn gamma_lower(a: f64, x: f64) -> f64 {
     if x <= 0.0 {
         0.0
@@ -119,7 +116,7 @@ fn gamma_lower(a: f64, x: f64) -> f64 {
     }
 }
 
-/// How many terms are taken at most: enough for parameters of a million.
+/// The maximum number of terms, enough for parameters of a million.
 const TERMS: usize = 20_000;
 
 fn gamma_series(a: f64, x: f64) -> f64 {
@@ -135,7 +132,7 @@ fn gamma_series(a: f64, x: f64) -> f64 {
     sum * (a * x.ln() - x - ln_gamma(a)).exp()
 }
 
-/// Lentz's way through the continued fraction.
+/// Evaluates the continued fraction of Q(a, x) by Lentz's method.
 fn gamma_fraction(a: f64, x: f64) -> f64 {
     const TINY: f64 = 1e-300;
     let mut b = x + 1.0 - a;
@@ -159,9 +156,9 @@ fn nonzero(x: f64) -> f64 {
     if x.abs() < 1e-300 { 1e-300 } else { x }
 }
 
-/// Where P(a, x) is `u`.
+/// The x at which P(a, x) is `u`.
 pub(crate) fn gamma_inverse(a: f64, u: f64) -> f64 {
-    // Wilson and Hilferty's guess; far in the lower tail the first term of the series.
+    // The Wilson-Hilferty approximation, or the first term of the series far in the lower tail.
     let cube = 1.0 - 1.0 / (9.0 * a) + normal_quantile(u) / (3.0 * a.sqrt());
     let first = ((u.ln() + ln_gamma(a + 1.0)) / a).exp();
     let guess = if a > 0.5 && cube > 0.0 { a * cube * cube * cube } else { first };
@@ -207,7 +204,7 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     fraction
 }
 
-/// Where the regularised incomplete beta function is `u`.
+/// The x at which the regularised incomplete beta function is `u`.
 pub(crate) fn beta_inverse(a: f64, b: f64, u: f64) -> f64 {
     if u <= 0.0 {
         return 0.0;
@@ -219,8 +216,8 @@ pub(crate) fn beta_inverse(a: f64, b: f64, u: f64) -> f64 {
     find_root(guess, 1.0, u, |x| beta_regularised(a, b, x), upper, log_density)
 }
 
-/// Newton's steps between 0 and `end`, kept within a bracket that every step narrows. Above one half the upper tail is
-/// compared, so that nothing is lost there.
+/// Finds a root between 0 and `end` by Newton's method, within a bracket that every step narrows. For `u` above one
+/// half the upper tails are compared, which avoids cancellation.
 fn find_root(
     guess: f64,
     end: f64,

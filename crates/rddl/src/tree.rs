@@ -1,4 +1,4 @@
-//! A checked expression: names looked up, types known, ready to be compiled.
+//! Checked expressions: names and types are resolved, ready to be compiled.
 
 use crate::ast::Aggregate;
 use crate::code::Op;
@@ -6,7 +6,7 @@ use crate::distributions::Law;
 use crate::model::Range;
 use crate::source::Span;
 
-/// Loops whose unrolled code would be longer than this stay loops.
+/// The maximum size of the code of an unrolled loop.
 pub(crate) const MAX_UNROLLED: u64 = 4096;
 
 #[derive(Debug)]
@@ -14,15 +14,15 @@ pub(crate) struct Tree {
     pub node: Node,
     pub range: Range,
     pub span: Span,
-    /// About how many instructions this becomes.
+    /// The approximate number of instructions that this becomes.
     pub size: u64,
-    /// About how many instructions are run to evaluate it.
+    /// The approximate number of instructions that run to evaluate it.
     pub work: u64,
-    /// Whether its evaluation may fail or draw, so that it must not be evaluated in vain.
-    pub touchy: bool,
+    /// Whether the evaluation may fail or draw, so that it must not be evaluated unless it is needed.
+    pub impure: bool,
 }
 
-/// How one argument of a fluent picks a grounding.
+/// How one argument of a fluent selects a grounding.
 #[derive(Debug)]
 pub(crate) enum Index {
     Constant(usize),
@@ -33,9 +33,10 @@ pub(crate) enum Index {
 #[derive(Debug)]
 pub(crate) enum Node {
     Number(f64),
-    /// A variable by its place in the scope: the cpf's parameters, then those of the aggregations around, outermost first.
+    /// A variable, by its index in the scope: the parameters of the cpf, then the variables of the enclosing
+    /// aggregations, outermost first.
     Variable(usize),
-    /// The first grounding's slot; for each argument its index and how many objects its type has.
+    /// The slot of the first grounding and, for each argument, its index and the number of objects of its type.
     Fluent {
         slot: usize,
         indices: Vec<(Index, usize)>,
@@ -43,18 +44,18 @@ pub(crate) enum Node {
     Apply1(Op, Box<Tree>),
     Apply2(Op, Box<[Tree; 2]>),
     If(Box<[Tree; 3]>),
-    /// The subject, the cases, and which case each value of the subject takes.
+    /// The subject, the cases, and the number of the case for each value of the subject.
     Switch(Box<Tree>, Vec<Tree>, Vec<usize>),
-    /// Over variables that come last in the scope, with so many objects each.
+    /// An aggregation over the last variables in the scope, with the number of objects of each.
     Aggregate(Aggregate, Vec<usize>, Box<Tree>),
     Draw(Law, Vec<Tree>, Site),
-    /// The probability of each value.
+    /// The probabilities of the values.
     Discrete(Vec<Tree>, Site),
-    /// Over one variable of the scope, with so many objects.
+    /// A Discrete over one variable of the scope: its index and number of objects.
     DiscreteOver(usize, usize, Box<Tree>, Site),
 }
 
-/// Which distribution of a cpf this is, in the order of the text, and whether probabilities must sum to one.
+/// The number of a distribution within its cpf, in the order of the text, and whether its probabilities must sum to 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     pub number: u32,
@@ -64,11 +65,11 @@ pub(crate) struct Site {
 impl Tree {
     pub fn new(node: Node, range: Range, span: Span) -> Tree {
         let sum = |parts: &mut dyn Iterator<Item = &Tree>| {
-            parts.fold((1u64, 1u64, false), |(size, work, touchy), t| {
-                (size.saturating_add(t.size), work.saturating_add(t.work), touchy || t.touchy)
+            parts.fold((1u64, 1u64, false), |(size, work, impure), t| {
+                (size.saturating_add(t.size), work.saturating_add(t.work), impure || t.impure)
             })
         };
-        let (size, work, touchy) = match &node {
+        let (size, work, impure) = match &node {
             Node::Number(_) | Node::Variable(_) => (0, 0, false),
             Node::Fluent { indices, .. } => {
                 let mut computed = indices.iter().filter_map(|(index, _)| match index {
@@ -93,7 +94,7 @@ impl Tree {
                 (size, work, true)
             }
         };
-        Tree { node, range, span, size, work, touchy }
+        Tree { node, range, span, size, work, impure }
     }
 }
 
@@ -101,14 +102,14 @@ fn over(counts: &[usize], body: &Tree) -> (u64, u64, bool) {
     let rounds = rounds(counts);
     let work = rounds.saturating_mul(body.work.saturating_add(2));
     let unrolled = unrolled(counts, body);
-    (unrolled.unwrap_or(body.size.saturating_add(8)), work, body.touchy)
+    (unrolled.unwrap_or(body.size.saturating_add(8)), work, body.impure)
 }
 
 pub(crate) fn rounds(counts: &[usize]) -> u64 {
     counts.iter().fold(1u64, |n, count| n.saturating_mul(*count as u64))
 }
 
-/// The size of a loop's unrolled code, where it is small enough to be unrolled.
+/// The size of the code of an unrolled loop, if it is small enough to unroll.
 pub(crate) fn unrolled(counts: &[usize], body: &Tree) -> Option<u64> {
     Some(rounds(counts).saturating_mul(body.size.saturating_add(1))).filter(|size| *size <= MAX_UNROLLED)
 }

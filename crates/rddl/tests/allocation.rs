@@ -1,4 +1,4 @@
-//! A step allocates nothing: counted by the allocator itself, in a test binary of its own.
+//! Stepping does not allocate: a counting allocator checks it, in a separate test binary.
 
 mod common;
 
@@ -14,17 +14,17 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: every call goes on to the system's allocator as it came; counting touches no memory of its own (a thread-local
-// without a destructor).
-#[allow(unsafe_code)] // an allocator cannot be written without
+// SAFETY: every call is forwarded unchanged to the system's allocator; counting does not allocate (the counter is a
+// thread-local without a destructor).
+#[allow(unsafe_code)] // an allocator cannot be written without it
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller upholds the contract of the system's allocator.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller upholds the contract of the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 #[test]
-fn a_step_allocates_nothing() {
+fn a_step_does_not_allocate() {
     let mut tanks = simulator(tanks(&[]));
     let objects: Vec<String> = (0..80).map(|i| format!("o{i}")).collect();
     let instance = format!("non-fluents n {{ domain = d; objects {{ t : {{{}}}; }}; }}", objects.join(","));

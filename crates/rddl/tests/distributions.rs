@@ -1,10 +1,11 @@
-//! The laws: inverse distribution functions against scipy, samplers against inverse distribution functions and moments.
+//! The laws: inverse distribution functions compared with scipy, samplers with inverse distribution functions and
+//! moments.
 
 use prudence_rddl::Law;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 
-/// Law, u, parameters, and `scipy.stats`' ppf at u.
+/// Law, u, parameters, and the value of `ppf(u)` in `scipy.stats`.
 const KNOWN: &[(Law, f64, f64, f64, f64)] = &[
     (Law::Uniform, 0.001, -1.5, 2.0, -1.4965),
     (Law::Uniform, 0.3, -1.5, 2.0, -0.44999999999999996),
@@ -85,7 +86,7 @@ const KNOWN: &[(Law, f64, f64, f64, f64)] = &[
 ];
 
 #[test]
-fn quantiles_are_those_of_scipy() {
+fn quantiles_equal_those_of_scipy() {
     for (law, u, a, b, expected) in KNOWN {
         let found = law.quantile(*u, *a, *b);
         let error = (found - expected).abs() / expected.abs().max(1e-3);
@@ -94,7 +95,7 @@ fn quantiles_are_those_of_scipy() {
 }
 
 #[test]
-fn quantiles_without_a_namesake_in_scipy_invert_their_distribution_functions() {
+fn quantiles_that_scipy_lacks_invert_their_distribution_functions() {
     for u in [1e-6, 0.2, 0.5, 0.9, 1.0 - 1e-6] {
         let x = Law::Gompertz.quantile(u, 0.7, 1.3); // 1 - exp(-shape (exp(scale x) - 1))
         assert!((1.0 - (-0.7 * ((1.3 * x).exp() - 1.0)).exp() - u).abs() < 1e-12, "{u}");
@@ -105,7 +106,7 @@ fn quantiles_without_a_namesake_in_scipy_invert_their_distribution_functions() {
 }
 
 #[test]
-fn quantiles_of_whole_numbers_hold_at_the_edges() {
+fn quantiles_of_discrete_laws_are_right_for_extreme_parameters() {
     let cases = [
         (Law::Poisson, 0.0, 0.0, 0.0),
         (Law::Binomial, 0.0, 0.3, 0.0),
@@ -121,7 +122,7 @@ fn quantiles_of_whole_numbers_hold_at_the_edges() {
     }
 }
 
-/// Law, parameters, mean and variance (NaN where there is none).
+/// Law, parameters, mean and variance (NaN if it does not exist or is not tested).
 const MOMENTS: [(Law, f64, f64, f64, f64); 24] = [
     (Law::Uniform, -1.0, 3.0, 1.0, 16.0 / 12.0),
     (Law::Bernoulli, 0.3, 0.0, 0.3, 0.21),
@@ -150,7 +151,7 @@ const MOMENTS: [(Law, f64, f64, f64, f64); 24] = [
 ];
 
 #[test]
-fn every_law_has_its_moments_and_its_quantiles() {
+fn samples_of_every_law_have_its_moments_and_quantiles() {
     const DRAWS: usize = 100_000;
     for (seed, (law, a, b, mean, variance)) in MOMENTS.into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed as u64);
@@ -174,7 +175,7 @@ fn every_law_has_its_moments_and_its_quantiles() {
 }
 
 #[test]
-fn the_table_of_moments_has_every_law() {
+fn the_table_of_moments_covers_every_law() {
     for law in Law::ALL {
         assert!(MOMENTS.iter().any(|(known, ..)| *known == law), "{law:?}");
     }

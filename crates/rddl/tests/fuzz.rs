@@ -1,7 +1,7 @@
-//! Texts that nobody would write: the reader answers each with a program or an error, never with a panic, and soon.
+//! Random and mutated texts: each gives a program or an error in a short time, never a panic.
 //!
-//! Ten thousand by default; `PRUDENCE_FUZZ=1000000 cargo test --release -p prudence-rddl --test fuzz` for more. A million
-//! were run on 16 November 2026: no panic, 208 seconds of CPU, less than 10 MB.
+//! Ten thousand texts by default; `PRUDENCE_FUZZ=1000000 cargo test --release -p prudence-rddl --test fuzz` runs more.
+//! A million were run on 16 November 2026 without a panic, in 208 seconds of CPU time and less than 10 MB.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// A valid text with some of its words dropped, doubled, moved or replaced.
+/// A valid text with some of its words removed, duplicated, moved or replaced.
 fn mutated(text: &str, words: &[&str], rng: &mut ChaCha8Rng) -> String {
     let mut pieces = pieces(text);
     for _ in 0..rng.random_range(0..4) {
@@ -61,13 +61,13 @@ fn mutated(text: &str, words: &[&str], rng: &mut ChaCha8Rng) -> String {
     pieces.concat()
 }
 
-/// Words in any order.
+/// Random words.
 fn soup(words: &[&str], rng: &mut ChaCha8Rng) -> String {
     let length = rng.random_range(0..200);
     (0..length).map(|_| format!("{} ", words.choose(rng).copied().unwrap_or(""))).collect()
 }
 
-/// An expression that is at least written well.
+/// A random expression that is at least syntactically valid.
 fn expression(depth: usize, rng: &mut ChaCha8Rng) -> String {
     if depth == 0 {
         let leaves =
@@ -96,7 +96,7 @@ fn expression(depth: usize, rng: &mut ChaCha8Rng) -> String {
 }
 
 #[test]
-fn no_text_makes_the_reader_panic() {
+fn no_text_makes_the_parser_panic() {
     let count = std::env::var("PRUDENCE_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
     let words: Vec<&str> = WORDS.split(' ').collect();
     let mut rng = ChaCha8Rng::seed_from_u64(1);
@@ -130,11 +130,11 @@ fn no_text_makes_the_reader_panic() {
             }
         }
     }
-    assert!(accepted > count / 10, "only {accepted} of {count} were programs");
+    assert!(accepted > count / 10, "only {accepted} of {count} texts were programs");
 }
 
 #[test]
-fn a_large_text_of_garbage_is_refused_at_once() {
+fn a_large_invalid_text_is_rejected_immediately() {
     let garbage: String =
         (0..10_000_000u32).map(|i| char::from(33 + (i.wrapping_mul(2_654_435_761) >> 25) as u8 % 90)).collect();
     assert!(Program::load(&[Source::new("garbage", garbage)]).is_err());
@@ -142,9 +142,9 @@ fn a_large_text_of_garbage_is_refused_at_once() {
     assert!(Program::load(&[Source::new("comments", endless), Source::new("i", INSTANCE)]).is_ok());
 }
 
-/// What is just allowed must fit the stack.
+/// Expressions just within the limits must fit the stack.
 #[test]
-fn the_tallest_and_deepest_expressions_are_read() {
+fn the_highest_and_deepest_expressions_are_parsed() {
     let load = |reward: String| {
         let text = DOMAIN.replace("reward = ", &format!("reward = {reward}; reward = "));
         let text = text.split("; reward = ").next().map(|head| format!("{head}; }}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Stepping, by numbers worked out by hand.
+//! Stepping, compared with numbers computed by hand.
 
 mod common;
 
@@ -6,13 +6,13 @@ use common::{simulator, small, tanks};
 use prudence_rddl::{Keyed, Kind, Law, Noiseless, Random, Range, Step};
 
 #[test]
-fn tanks_step_as_worked_out_by_hand() {
+fn tanks_step_as_computed_by_hand() {
     let mut tanks = simulator(tanks(&[]));
     assert_eq!(tanks.state(), [11.5, 4.0, 1.0]); // level, level, now = @wet
     let step = tanks.step(&[2.0, 1.0], &mut Noiseless).expect("a step");
     // t1: 11.5 - 2 - 1.5 spilled + 0.5; t2: 4 - 1 + 0.5 + (2 + 1.5) from above
     assert_eq!(tanks.state(), [8.5, 7.0, 0.0]);
-    assert_eq!(step, Step { reward: -7.5, terminated: false }); // of the levels before: |11.5 - 5| + |4 - 5|
+    assert_eq!(step, Step { reward: -7.5, terminated: false }); // from the levels before the step: |11.5 - 5| + |4 - 5|
     assert_eq!(tanks.values()[tanks.program().ground(Kind::Interm)[0].slot], 1.5);
     let step = tanks.step(&[0.0, -9.0], &mut Noiseless).expect("a step");
     // dry: no rain; t2: 7 + 9 - 1 spilled
@@ -24,7 +24,7 @@ fn tanks_step_as_worked_out_by_hand() {
 }
 
 #[test]
-fn ground_names_bounds_and_instance_are_as_pyrddlgym_gives_them() {
+fn ground_names_bounds_and_instance_equal_those_of_pyrddlgym() {
     let program = tanks(&[]).expect("a program");
     let actions = program.ground(Kind::Action);
     let names: Vec<_> = actions.iter().map(|a| a.name.as_str()).collect();
@@ -42,14 +42,14 @@ fn ground_names_bounds_and_instance_are_as_pyrddlgym_gives_them() {
 }
 
 #[test]
-fn strict_bounds_move_inwards_and_other_conditions_are_passed_over() {
+fn strict_bounds_move_inwards_and_other_conditions_are_ignored() {
     let strict = "release(?t) > -1 & 2 > release(?t) & release(?t) <= level(?t) & (release(?t) < 1 | true)";
     let program = tanks(&[("release(?t) >= 0 ^ release(?t) <= CAPACITY(?t) / 2", strict)]).expect("a program");
     assert_eq!(program.ground(Kind::Action)[0].bounds, (-1.0 + 1e-5, 2.0 - 1e-5));
 }
 
 #[test]
-fn preconditions_and_invariants_are_looked_at_when_asked() {
+fn preconditions_and_invariants_are_checked_on_request_only() {
     let mut tanks = simulator(tanks(&[]));
     assert_eq!(tanks.preconditions_hold(&[5.0, 3.0]), Ok(true));
     assert_eq!(tanks.preconditions_hold(&[5.0, 3.1]), Ok(false));
@@ -61,8 +61,8 @@ fn preconditions_and_invariants_are_looked_at_when_asked() {
 }
 
 #[test]
-fn arithmetic_is_that_of_numpy() {
-    // what is written, and its value with n = -7, m = 2, b = true, y = 2.5
+fn arithmetic_equals_that_of_numpy() {
+    // an expression, and its value with n = -7, m = 2, b = true, y = 2.5
     let cases = [
         ("div[n, m]", -4.0),
         ("mod[n, m]", 1.0),
@@ -74,13 +74,13 @@ fn arithmetic_is_that_of_numpy() {
         ("floor[-y] + 10 * ceil[y]", 27.0),
         ("sgn[-y] + sgn[0.0] + 10 * sgn[m]", 9.0),
         ("n / m", -3.5),
-        ("1 / (0 * n)", f64::INFINITY), // whole zeros have no sign
+        ("1 / (0 * n)", f64::INFINITY), // an integer zero has no sign
         ("1 / -(0.0 * y)", f64::NEG_INFINITY),
         ("b + b * m", 3.0),
         ("-b", -1.0),
         ("b == 1", 1.0),
         ("3 > 2 > 1", 0.0),
-        ("(1 > 2) * ln[0.0]", 0.0), // the second factor is left alone
+        ("(1 > 2) * ln[0.0]", 0.0), // the second factor is not evaluated
         ("min[y, m] + max[b, m]", 4.0),
         ("pow[m, 3] + pow[y, 2] + pow[4.0, 0.5]", 16.25),
         ("log[8, m]", 3.0),
@@ -94,7 +94,7 @@ fn arithmetic_is_that_of_numpy() {
     for (text, expected) in cases {
         let variables = "n : { state-fluent, int, default = -7 }; m : { state-fluent, int, default = 2 };
             b : { state-fluent, bool, default = true }; y : { state-fluent, real, default = 2.5 };";
-        // The same of fluents and of constants, which are folded.
+        // Once with fluents and once with constants, which are folded.
         for variables in [variables.to_owned(), variables.replace("state-fluent", "non-fluent")] {
             let cpfs = if variables.contains("state") { "x' = x; n' = n; m' = m; b' = b; y' = y;" } else { "x' = x;" };
             let mut simulator = simulator(small("", &variables, cpfs, text, ""));
@@ -105,9 +105,9 @@ fn arithmetic_is_that_of_numpy() {
     }
 }
 
-/// Thirty objects in triples: so long that nothing is unrolled.
+/// Triples of thirty objects, too many to unroll.
 #[test]
-fn loops_compute_what_they_should() {
+fn loops_compute_their_aggregates() {
     const N: usize = 30;
     let (c, next) = (|i: usize| (i * 7 % 11) as f64 + 0.5, |i: usize| i * 7 % N);
     let objects: Vec<String> = (0..N).map(|i| format!("o{i}")).collect();
@@ -192,7 +192,7 @@ fn keyed_draws_follow_the_key() {
 }
 
 #[test]
-fn a_seed_decides_every_draw() {
+fn a_seed_determines_every_draw() {
     let run = |seed| {
         let mut simulator = simulator(small("", "", "x' = x + Normal(0, 1);", "x'", ""));
         let mut draws = Random::seeded(seed);
@@ -203,7 +203,7 @@ fn a_seed_decides_every_draw() {
 }
 
 #[test]
-fn without_noise_a_normal_gives_its_mean_and_other_laws_are_refused() {
+fn without_noise_a_normal_gives_its_mean_and_other_laws_are_rejected() {
     let mut quiet = simulator(small("", "", "x' = x + Normal(1.5, 4);", "0", ""));
     assert_eq!(quiet.program().check_noiseless(), Ok(()));
     quiet.step(&[0.0], &mut Noiseless).expect("a step");
@@ -214,7 +214,7 @@ fn without_noise_a_normal_gives_its_mean_and_other_laws_are_refused() {
 }
 
 #[test]
-fn a_law_with_bad_parameters_fails_with_its_place_and_only_where_it_is_reached() {
+fn a_law_with_invalid_parameters_fails_with_its_place_and_only_if_it_is_evaluated() {
     let mut simulator = simulator(small("", "", "x' = if (a > 0) then Normal(0, a - 2) else a;", "0", ""));
     assert!(simulator.step(&[-5.0], &mut Random::seeded(0)).is_ok());
     let error = simulator.step(&[1.0], &mut Random::seeded(0)).expect_err("variance -1").to_string();
@@ -224,9 +224,9 @@ fn a_law_with_bad_parameters_fails_with_its_place_and_only_where_it_is_reached()
     assert!(simulator.step(&[3.0], &mut Random::seeded(0)).is_ok());
 }
 
-/// A value that was computed before is used again, not taken away from who has it.
+/// A value that was computed before is reused without being moved from its slot.
 #[test]
-fn a_value_used_twice_stays_where_it_is() {
+fn a_value_used_twice_stays_in_its_slot() {
     let variables = "s : { state-fluent, real, default = 1.0 }; u : { state-fluent, real, default = 1.0 };";
     let same = "((s + u + s + u) > 1)";
     let (left, right) = (same, format!("(exists_{{?a : t}} [{same}])"));

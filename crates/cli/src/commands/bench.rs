@@ -1,21 +1,18 @@
-//! `prudence bench`.
+//! The command `prudence bench`.
 
 use prudence::{Task, TaskSettings, bench};
 
 use super::{print_json, print_table};
 use crate::args::BenchCommand;
 
-/// About this long on each measurement.
-const SECONDS: f64 = 3.0;
-
 pub fn bench(command: BenchCommand) -> anyhow::Result<()> {
     match command {
-        BenchCommand::Update { algo, hidden, batch, threads, population, json } => {
+        BenchCommand::Update { algo, hidden, batch, threads, population, measure } => {
             let size = |x: u64| x as usize;
             let one =
-                |algo| bench::update(algo, size(hidden), size(batch), size(population), size(threads), SECONDS);
+                |algo| bench::update(algo, size(hidden), size(batch), size(population), size(threads), measure.seconds);
             let lines = algo.algorithms().into_iter().map(one).collect::<Result<Vec<_>, _>>()?;
-            if json {
+            if measure.json {
                 return print_json(&lines);
             }
             let row = |line: &bench::UpdateBench| {
@@ -34,19 +31,20 @@ pub fn bench(command: BenchCommand) -> anyhow::Result<()> {
                 ["algorithm", "hidden", "batch", "population", "threads", "updates/s", "ms/update", "of the peak"];
             print_table(&headings, lines.iter().map(row).collect());
         }
-        BenchCommand::Fit { batch, steps, observation, action, json } => {
+        BenchCommand::Fit { batch, steps, observation, action, warm_steps, measure } => {
             let size = |x: u64| x as usize;
-            let line = bench::fit(size(batch), size(steps), (size(observation), size(action)), SECONDS)?;
-            if json {
+            let line =
+                bench::fit(size(batch), size(steps), (size(observation), size(action)), warm_steps, measure.seconds)?;
+            if measure.json {
                 return print_json(&[line]);
             }
             let sizes = format!("{} + {}", line.sizes.0, line.sizes.1);
             let row = vec![line.batch.to_string(), line.steps.to_string(), sizes, format!("{:.2}", line.milliseconds)];
-            print_table(&["segments", "steps each", "inputs", "ms/step of the fit"], vec![row]);
+            print_table(&["segments", "steps", "inputs", "ms/step of the fit"], vec![row]);
         }
-        BenchCommand::Act { hidden, ensemble, json } => {
-            let line = bench::act(hidden as usize, ensemble as usize, SECONDS)?;
-            if json {
+        BenchCommand::Act { hidden, ensemble, measure } => {
+            let line = bench::act(hidden as usize, ensemble as usize, measure.seconds)?;
+            if measure.json {
                 return print_json(&[line]);
             }
             let row = vec![
@@ -57,17 +55,17 @@ pub fn bench(command: BenchCommand) -> anyhow::Result<()> {
             ];
             print_table(&["hidden", "ensemble", "steps/s", "microseconds"], vec![row]);
         }
-        BenchCommand::Env { task, set, config, json } => {
+        BenchCommand::Env { task, set, config, measure } => {
             let task = Task::new(TaskSettings::resolve(&task, &config, &set)?)?;
-            let line = bench::env(task.name(), &mut *task.make_env()?, SECONDS)?;
-            if json {
+            let line = bench::env(task.name(), &mut *task.make_env()?, measure.seconds)?;
+            if measure.json {
                 return print_json(&[line]);
             }
             let mut row = vec![line.task, format!("{:.0}", line.per_second), format!("{:.3}", line.microseconds)];
             let mut headings = vec!["task", "steps/s", "microseconds"];
             if let Some(bare) = line.bare_microseconds {
                 row.push(format!("{bare:.3}"));
-                headings.push("of them the engine");
+                headings.push("engine microseconds");
             }
             print_table(&headings, vec![row]);
         }

@@ -1,4 +1,4 @@
-//! `prudence engines`.
+//! The command `prudence engines`.
 
 use prudence_physics::engines::{Engines, Status, install_steps};
 
@@ -21,7 +21,7 @@ pub fn engines(args: EnginesArgs) -> anyhow::Result<()> {
             let changed = changed.map_err(prudence::Error::from)?;
             drop(bar);
             if !changed {
-                progress.say("nothing to do");
+                progress.say("all engines are already installed");
             }
             print(&engines.status(), json)
         }

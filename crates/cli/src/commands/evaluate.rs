@@ -1,4 +1,4 @@
-//! `prudence eval` and `prudence plot`.
+//! The commands `prudence eval` and `prudence plot`.
 
 use anyhow::bail;
 use prudence::{AlgoResult, CurveKind, RunFolder, Task, TestSettings, files};
@@ -20,15 +20,17 @@ pub fn eval(args: EvalArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The table of results, as `run` and `eval` print it.
+/// Prints the table of results of `run` and `eval`.
 pub fn print_results(results: &[AlgoResult]) {
     let percent = |x: f64| format!("{:.1}", 100.0 * x);
     let row = |r: &AlgoResult| {
         let mean = format!("{:.2}", r.return_mean);
         let [low, high] = r.seed_interval.map(percent);
-        let (returns, over_seeds) = match r.seeds {
-            1 => (mean, "-".into()), // one seed tells nothing of others
-            _ => (format!("{mean} ± {:.2}", r.return_sd), format!("{low}–{high}")),
+        // A single seed says nothing about the variation over seeds.
+        let (returns, over_seeds) = if r.seeds == 1 {
+            (mean, "-".to_owned())
+        } else {
+            (format!("{mean} ± {:.2}", r.return_sd), format!("{low}–{high}"))
         };
         vec![
             r.algo.clone(),
@@ -50,7 +52,7 @@ pub fn plot(args: PlotArgs) -> anyhow::Result<()> {
     }
     refuse_existing("--out", &args.out)?;
     if let Some(twice) = args.runs.iter().enumerate().find_map(|(i, run)| args.runs[..i].contains(run).then_some(run)) {
-        bail!("{}: given twice", twice.display());
+        bail!("{}: this run appears twice", twice.display());
     }
     let kind = match args.figure {
         FigureName::LearningCurves => CurveKind::Learning,

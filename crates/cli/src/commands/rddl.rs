@@ -1,4 +1,4 @@
-//! `prudence rddl`: check and simulate RDDL texts.
+//! The command `prudence rddl`: checks and simulates RDDL domains.
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
@@ -21,8 +21,9 @@ pub fn rddl(command: RddlCommand) -> anyhow::Result<()> {
 }
 
 fn load(files: &[PathBuf]) -> anyhow::Result<Program> {
-    let sources =
-        files.iter().map(|path| Ok(Source::decode(path.display().to_string(), &read_limited(path, 1 << 26).map_err(prudence::Error::from)?)));
+    let sources = files.iter().map(|path| {
+        Ok(Source::decode(path.display().to_string(), &read_limited(path, 1 << 26).map_err(prudence::Error::from)?))
+    });
     Ok(Program::load(&sources.collect::<anyhow::Result<Vec<_>>>()?)?)
 }
 
@@ -62,7 +63,7 @@ fn check(program: &Program, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// JSON has no infinities.
+/// JSON has no infinity, so an infinite bound is `null`.
 fn finite(x: f64) -> Option<f64> {
     Some(x).filter(|x| x.is_finite())
 }
@@ -85,7 +86,7 @@ fn simulate(args: SimulateArgs) -> anyhow::Result<()> {
     }
 }
 
-/// A simulation to be written down.
+/// A simulation to write.
 struct Run {
     program: Arc<Program>,
     actions: Vec<Vec<f64>>,
@@ -134,7 +135,7 @@ impl Run {
     }
 }
 
-/// One JSON object of a line: the values of some kinds of pvariables. The keys are escaped once, since steps are many.
+/// A JSON object within a line: the values of some kinds of pvariables. The keys are escaped only once, for speed.
 struct Columns<'a> {
     key: String,
     columns: Vec<(String, Ground)>,
@@ -170,21 +171,18 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// JSON has no NaN and no infinities: they are written as strings.
+/// JSON has no NaN and no infinities, so they are written as strings.
 fn write_real(value: f64, out: &mut impl Write) -> anyhow::Result<()> {
-    match value.is_finite() {
-        true => Ok(serde_json::to_writer(out, &value)?),
-        false => Ok(write!(out, "\"{value}\"")?),
-    }
+    if value.is_finite() { Ok(serde_json::to_writer(out, &value)?) } else { Ok(write!(out, "\"{value}\"")?) }
 }
 
-/// Actions as the simulator takes them, one row a step.
+/// Reads the actions of all steps, in the order in which the simulator takes them.
 fn read_actions(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<f64>>> {
     let ground = program.ground(Kind::Action);
     let defaults: Vec<f64> = ground.iter().map(|action| action.initial).collect();
     let places: HashMap<&str, usize> = ground.iter().enumerate().map(|(i, action)| (action.name.as_str(), i)).collect();
     let text = String::from_utf8(read_limited(path, 1 << 28).map_err(prudence::Error::from)?)
-        .map_err(|_| anyhow!("{}: not UTF-8 text; expected one JSON object a line", path.display()))?;
+        .map_err(|_| anyhow!("{}: not UTF-8 text; expected one JSON object per line", path.display()))?;
     let mut rows = Vec::new();
     for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let place = || format!("{}, line {}", path.display(), i + 1);
@@ -192,7 +190,7 @@ fn read_actions(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<f64>>>
         let mut row = defaults.clone();
         for (name, value) in given {
             let Some(at) = places.get(name.as_str()) else {
-                bail!("{}: no action is called `{name}`; `prudence rddl check --json` lists them", place());
+                bail!("{}: no action is called `{name}`; list them with `prudence rddl check --json`", place());
             };
             row[*at] =
                 action_value(&value, ground[*at].range, program).with_context(|| format!("{}: `{name}`", place()))?;
@@ -215,14 +213,15 @@ fn action_value(value: &Value, range: Range, program: &Program) -> anyhow::Resul
             place.map(|place| place as f64).ok_or_else(|| anyhow!("expected one of {}", objects.join(", ")))
         }
         (Range::Bool, _) => bail!("expected true or false"),
-        (Range::Object(_), _) => bail!("expected an object's name"),
+        (Range::Object(_), _) => bail!("expected the name of an object"),
         (Range::Int | Range::Real, _) => bail!("expected a number"),
     }
 }
 
 fn read_uniforms(path: &Path) -> anyhow::Result<Keyed> {
-    let text = String::from_utf8(read_limited(path, 1 << 28).map_err(prudence::Error::from)?).with_context(|| path.display().to_string())?;
+    let text = String::from_utf8(read_limited(path, 1 << 28).map_err(prudence::Error::from)?)
+        .with_context(|| path.display().to_string())?;
     let numbers = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::parse::<f64>);
     let numbers = numbers.collect::<Result<Vec<_>, _>>().with_context(|| path.display().to_string())?;
-    Keyed::new(numbers).ok_or_else(|| anyhow!("{}: expected numbers between 0 and 1, one a line", path.display()))
+    Keyed::new(numbers).ok_or_else(|| anyhow!("{}: expected numbers between 0 and 1, one per line", path.display()))
 }

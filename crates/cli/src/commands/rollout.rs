@@ -1,4 +1,4 @@
-//! `prudence rollout`: one episode by given actions or a trained agent, every step written down with full precision or
+//! The command `prudence rollout`: one episode of given actions or of a trained agent, written with full precision or
 //! drawn.
 
 use std::fmt::Write as _;
@@ -47,13 +47,13 @@ pub fn rollout(args: RolloutArgs) -> anyhow::Result<()> {
     }
     let left = rollout.actions_left();
     if left > 0 {
-        eprintln!("note: the episode ended before the last {left} rows of the actions");
+        eprintln!("note: the episode ended before the last {left} rows of the action file");
     }
     println!("{steps} steps, return {total:.2}, {}", if safe { "safe" } else { "unsafe" });
     Ok(())
 }
 
-/// Which step failed.
+/// The place of a step, for errors.
 fn place(actions: &Option<PathBuf>, steps: usize) -> String {
     match actions {
         Some(file) => format!("{}, row {}", file.display(), steps + 1),
@@ -63,7 +63,7 @@ fn place(actions: &Option<PathBuf>, steps: usize) -> String {
 
 fn pose(env: &dyn Env, safe: bool) -> anyhow::Result<Pose> {
     let Some(drawable) = env.drawable() else {
-        bail!("nothing to draw: no body, and no plane ([env.scene], docs/settings.md)");
+        bail!("nothing to draw: the environment has no body and no plane ([env.scene] in docs/settings.md)");
     };
     Ok(Pose { limbs: drawable.limbs().map_err(Error::from)?, safe })
 }
@@ -86,7 +86,7 @@ fn line(step: &RolloutStep, task: &Task) -> Value {
 
 type Draw = fn(&[Pose], Option<&Scene>) -> Result<Vec<u8>, film::Error>;
 
-/// What draws a file of this name.
+/// The function that draws a file with this extension.
 fn drawing(file: &Path) -> anyhow::Result<Draw> {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("gif") => Ok(film::gif),
@@ -95,7 +95,7 @@ fn drawing(file: &Path) -> anyhow::Result<Draw> {
     }
 }
 
-/// An episode at its start, and the file of its actions.
+/// An episode that is ready to start, and the file of its actions.
 struct Start {
     task: Task,
     rollout: Rollout,
@@ -107,7 +107,7 @@ fn start(args: &RolloutArgs) -> anyhow::Result<Start> {
         let (task, rollout) = Rollout::of_agent(dir, args.seed)?;
         return Ok(Start { task, rollout, actions: None });
     }
-    // Which of them may be left out is for the parser of arguments.
+    // The argument parser ensures this.
     let (Some(task), Some(file)) = (&args.task, &args.actions) else { bail!("give a task and --actions, or --agent") };
     let task = Task::new(TaskSettings::resolve(task, &args.settings.configs, &args.settings.sets)?)?;
     let actions = read_actions(file, task.spec().action.dim())?;

@@ -1,4 +1,4 @@
-//! `prudence tasks`.
+//! The command `prudence tasks`.
 
 use prudence::{EnvError, Error, Task, TaskSettings, tasks};
 
@@ -9,7 +9,7 @@ pub fn tasks(args: TasksArgs) -> anyhow::Result<()> {
     let Some(name) = args.task else { return list(args.json) };
     let settings = TaskSettings::resolve(&name, &[], &[])?;
     let task = match Task::new(settings.clone()) {
-        Err(Error::Env(absent @ EnvError::Missing(_))) => Err(absent), // it can still be shown
+        Err(Error::Env(absent @ EnvError::Missing(_))) => Err(absent), // the settings can still be shown
         task => Ok(task?),
     };
     if args.json {
@@ -19,12 +19,12 @@ pub fn tasks(args: TasksArgs) -> anyhow::Result<()> {
         Ok(task) => {
             let spec = task.spec();
             println!(
-                "# observation: {} numbers; action: {} numbers; horizon: {} steps",
+                "# observation: {} dimensions; action: {} dimensions; horizon: {} steps",
                 spec.observation.dim(),
                 spec.action.dim(),
                 spec.horizon
             );
-            println!("# signals a rule may use: {}", spec.signals.join(", "));
+            println!("# signals for rules: {}", spec.signals.join(", "));
         }
         Err(absent) => println!("# {absent}; run: prudence engines install"),
     }

@@ -1,4 +1,4 @@
-//! The commands that learn: run, collect, label, fit, train, resume.
+//! The commands of the pipeline: run, collect, label, fit, train, resume.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ fn resolve(task: &str, settings: &Settings) -> anyhow::Result<TaskSettings> {
     Ok(TaskSettings::resolve(task, &settings.configs, &settings.sets)?)
 }
 
-/// Algorithms of a list, each once, in the paper's order.
+/// The algorithms of a list, without duplicates, in the paper's order.
 fn algorithms(names: &[AlgoName]) -> Vec<Algorithm> {
     let mut all: Vec<_> = names.iter().flat_map(|name| name.algorithms()).collect();
     all.sort_unstable();
@@ -102,17 +102,18 @@ pub fn label(args: LabelArgs) -> anyhow::Result<()> {
         return print_json(&labelled);
     }
     if labelled.labels == 0 {
-        println!("every episode in {} has this rule's labels already", args.dir.display());
+        println!("all episodes in {} already have the labels of this rule", args.dir.display());
     } else {
         println!(
-            "{} episodes labelled, {} of them safe as a whole; {} labels with their segments",
+            "{} episodes labelled, {} of them safe; {} labels, including segments",
             labelled.episodes, labelled.safe, labelled.labels
         );
     }
     Ok(())
 }
 
-/// The settings stored episodes were made with: a named task's, the folder's own, or those of the task they say they are from.
+/// The settings of stored episodes: those of the named task, those in the folder, or those of the task in the store's
+/// schema.
 fn settings_of(dir: &Path, task: Option<&str>, store: &Path, settings: &Settings) -> anyhow::Result<TaskSettings> {
     let own = RunFolder::at(dir).config();
     let task = match task {
@@ -121,7 +122,7 @@ fn settings_of(dir: &Path, task: Option<&str>, store: &Path, settings: &Settings
         None => Store::open(store).map_err(prudence::Error::from)?.schema().task.clone(),
     };
     resolve(&task, settings)
-        .with_context(|| format!("the task of {} (--task names another task, or its file)", store.display()))
+        .with_context(|| format!("the task of {} (use --task for another task or a task file)", store.display()))
 }
 
 pub fn fit(args: FitArgs) -> anyhow::Result<()> {
@@ -135,7 +136,7 @@ pub fn fit(args: FitArgs) -> anyhow::Result<()> {
         );
     }
     println!(
-        "{} labelled episodes with {} segments; on those held out of the fit:",
+        "{} labelled episodes with {} segments; on held-out episodes:",
         fitted.data_episodes, fitted.data_segments
     );
     print_quality(&fitted.held_out);
@@ -148,13 +149,13 @@ fn print_quality(q: &Quality) {
     let percent = |x: f64| if x.is_nan() { "-".to_owned() } else { format!("{:.1} %", 100.0 * x) };
     let rows = [
         ("episodes", q.episodes.to_string()),
-        ("of them safe", percent(q.safe_share)),
-        ("called right", percent(q.accuracy)),
-        ("balanced", percent(q.balanced_accuracy)),
+        ("safe", percent(q.safe_share)),
+        ("accuracy", percent(q.accuracy)),
+        ("balanced accuracy", percent(q.balanced_accuracy)),
         ("safe called unsafe", percent(q.safe_called_unsafe)),
         ("unsafe called safe", percent(q.unsafe_called_safe)),
         ("calibration error", number(q.calibration_error, 3)),
-        ("mean log P of the safe", number(q.safe_mean_log_prob, 3)),
+        ("mean log P of safe ones", number(q.safe_mean_log_prob, 3)),
     ];
     print_table(&["", ""], rows.into_iter().map(|(name, value)| vec![name.into(), value]).collect());
 }
@@ -165,7 +166,12 @@ pub fn train(args: TrainArgs) -> anyhow::Result<()> {
     (settings.run.seed, settings.run.seeds) = (args.seed, args.seeds);
     let task = Task::new(settings)?;
     let stores: Vec<PathBuf> = prudence::stores(&args.data).context("--data")?;
-    let model = args.safety.as_deref().map(prudence::load_model).transpose().context("--safety")?;
+    let model = args
+        .safety
+        .as_deref()
+        .map(prudence::load_model)
+        .transpose()
+        .context("--safety expects a model from `prudence fit`")?;
     refuse_existing("--out", &args.out)?;
     let agents = prudence::train(&task, model.as_ref(), &stores, &args.out, &session_of(&args.common)?)?;
     print_trained(&agents, task.settings().train.steps, &args.out, &args.common)

@@ -1,10 +1,10 @@
-//! Running the binary from tests.
-#![allow(dead_code, reason = "each test file uses its part")]
+//! Helpers to run the binary in tests.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Settings under which a training takes seconds.
+/// Settings with which training takes seconds.
 pub const SMALL: &[&str] = &[
     "agent.hidden=[16,16]",
     "agent.batch=32",
@@ -25,7 +25,7 @@ pub fn prudence(args: &[&str]) -> Command {
     command
 }
 
-/// With the small settings and some more.
+/// A command with the small settings and others.
 pub fn small(args: &[&str], more: &[&str]) -> Command {
     let mut command = prudence(args);
     for set in SMALL.iter().chain(more) {
@@ -45,7 +45,7 @@ pub fn succeed(command: Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Exit code 2 and a message with all of these words in it; returns the message.
+/// Checks that a command exits with code 2 and an error that contains all `words`; returns the error.
 pub fn refused(command: Command, words: &[&str]) -> String {
     let shown = format!("{command:?}");
     let output = run(command);
@@ -58,10 +58,10 @@ pub fn refused(command: Command, words: &[&str]) -> String {
 }
 
 pub fn text(path: &Path) -> &str {
-    path.to_str().expect("test paths are text")
+    path.to_str().expect("test paths are UTF-8")
 }
 
-/// Every file below, with its bytes, but for clocks and what is derived from them.
+/// All files below a folder, with their bytes, except those that depend on the clock.
 pub fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut open = vec![dir.to_path_buf()];
@@ -81,7 +81,7 @@ pub fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// Episodes, labels and a model, made by the commands themselves.
+/// Labelled episodes and a safety model, created by the commands.
 pub fn prepared(dir: &Path) -> (PathBuf, PathBuf) {
     let (episodes, model) = (dir.join("episodes"), dir.join("model"));
     succeed(small(&["collect", "navigation", "--out", text(&episodes), "--quiet"], &[]));

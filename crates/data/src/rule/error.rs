@@ -3,16 +3,16 @@
 use std::fmt;
 use std::ops::Range;
 
-/// A rule that cannot be read: what is wrong, where, and what would be accepted.
+/// A rule that cannot be parsed: what is wrong, where, and what would be accepted.
 ///
-/// Shown with an excerpt of the text and carets under the place.
+/// It is displayed with the line of the text and carets under the place.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub struct RuleError {
     /// What is wrong and what would be accepted.
     pub message: String,
-    /// The bytes of the text at fault; empty at the text's end.
+    /// The byte range of the text that is wrong; empty at the end of the text.
     pub span: Range<usize>,
-    /// The whole rule.
+    /// The text of the whole rule.
     pub text: String,
 }
 
@@ -29,13 +29,13 @@ impl fmt::Display for RuleError {
     }
 }
 
-/// The name most like `given`, if one is alike enough to be meant.
+/// The name closest to `given`, if it is close enough to be a typo.
 pub(super) fn nearest<'a>(given: &str, names: &[&'a str]) -> Option<&'a str> {
     let distances = names.iter().map(|name| (edits(given, name), *name));
     distances.min().filter(|(distance, name)| *distance <= 1 + name.len() / 4).map(|(_, name)| name)
 }
 
-/// How many letters must be added, dropped or changed to make one word the other.
+/// The edit (Levenshtein) distance between two words.
 fn edits(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

@@ -1,10 +1,10 @@
-//! Runs a rule over a trajectory, step by step.
+//! Evaluates a rule over a trajectory, step by step.
 
 use std::sync::Arc;
 
 use super::program::{Aggregate, Node};
 
-/// Judges one trajectory: give it the signals of each step in turn.
+/// Judges one trajectory from the signals of each step in turn.
 #[derive(Clone, Debug)]
 pub struct Judge {
     program: Arc<[Node]>,
@@ -25,8 +25,8 @@ impl Judge {
         Judge { values: vec![None; program.len()], memories: memories.collect(), safe: true, program }
     }
 
-    /// Takes the signals of the next step and says whether the rule holds at it. A signal that is missing counts as not
-    /// finite.
+    /// Takes the signals of the next step and returns whether the rule holds at that step. A missing signal counts as
+    /// not finite.
     pub fn step(&mut self, signals: &[f64]) -> bool {
         let mut finite = true;
         for (i, node) in self.program.iter().enumerate() {
@@ -59,12 +59,12 @@ impl Judge {
         holds
     }
 
-    /// Whether the rule held at every step so far.
+    /// Whether the rule has held at every step so far.
     pub fn safe(&self) -> bool {
         self.safe
     }
 
-    /// Back to the start of a trajectory.
+    /// Starts a new trajectory.
     pub fn reset(&mut self) {
         self.safe = true;
         self.memories.iter_mut().for_each(|memory| match memory {
@@ -85,8 +85,8 @@ enum Memory {
 }
 
 impl Memory {
-    /// The aggregate's value, with this step's `value` taken in. Inside aggregates everything is defined, for they do
-    /// not nest.
+    /// Takes the operand's `value` at this step and returns the aggregate's. An operand is always defined, since
+    /// aggregates do not nest.
     fn take(&mut self, aggregate: Aggregate, value: Option<f64>) -> Option<f64> {
         let holds = f64::from(truth(value).unwrap_or(false));
         match (self, aggregate) {
@@ -108,14 +108,15 @@ impl Memory {
     }
 }
 
-/// The sum of the last n numbers, without ever subtracting: what has left the window leaves no trace, be it rounding or
-/// a NaN. Constant time a step over n steps, since each block of n is summed up once.
+/// The sum of the last n numbers, computed without subtraction, so that a number that has left the window leaves
+/// neither rounding errors nor a NaN behind. Each block of n numbers is summed once, so a step takes constant time on
+/// average.
 #[derive(Clone, Debug)]
 struct Window {
-    /// Before `at` the numbers of this block; from `at` on the sums of the last block's ends: `sums[i]` of `i..n`.
+    /// Before `at`: the numbers of this block. From `at` on: suffix sums of the previous block, `sums[i]` over `i..n`.
     sums: Vec<f64>,
     at: usize,
-    /// The sum of this block.
+    /// The sum of the numbers of this block.
     block: f64,
     /// Whether there was a block before this one.
     second: bool,
@@ -126,7 +127,7 @@ impl Window {
         Window { sums: vec![0.0; n], at: 0, block: 0.0, second: false }
     }
 
-    /// Takes the next number and gives the sum of the last n, or of all there are.
+    /// Takes the next number and returns the sum of the last n, or of all numbers if there are fewer.
     fn push(&mut self, number: f64) -> f64 {
         let n = self.sums.len();
         if self.at == n {
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_window_sum_equals_the_naive_sum_over_100k_steps() {
-        // Large beside small, so that rounding left behind would show.
+        // Large numbers among small ones, so that leftover rounding errors would show.
         let number = |i: usize| (i as f64 * 0.7).sin() * if i.is_multiple_of(997) { 1e9 } else { 1.0 };
         let numbers: Vec<f64> = (0..100_000).map(number).collect();
         for n in [1, 2, 3, 50, 1000] {

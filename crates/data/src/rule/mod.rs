@@ -1,29 +1,30 @@
-//! The rule language: what "safe" means, as a line of text over an environment's signals.
+//! The rule language: a line of text over an environment's signals that defines what "safe" means.
 //!
 //! ```text
 //! mean(speed, 50) <= 2.34            fraction(outside or too_fast, 20) <= 0.15
 //! count(in_danger) <= 1              run(hot) < 2 and not (abs(x) > 3 and y < 0)
 //! ```
 //!
-//! From loose to tight: `or`, `and`, `not`, one comparison (`< <= > >= == !=`, which does not chain), `+ -`, `* /`,
-//! unary `-`; then parentheses, numbers, signals by name, `abs(a)`, `min(a, b)`, `max(a, b)` and the aggregates:
+//! Operators, from lowest to highest precedence: `or`, `and`, `not`, comparison (`< <= > >= == !=`, no chains), `+ -`,
+//! `* /`, unary `-`; then parentheses, numbers, signals by name, `abs(a)`, `min(a, b)`, `max(a, b)` and the aggregates:
 //!
 //! | aggregate        | value at a step                                                                              |
 //! |------------------|----------------------------------------------------------------------------------------------|
 //! | `mean(a, n)`     | the mean of `a` over the last n steps; undefined before step n                               |
-//! | `fraction(p, n)` | at how many of the last n steps `p` held, divided by n; from the first step on               |
-//! | `count(p)`       | at how many steps `p` held so far                                                            |
+//! | `fraction(p, n)` | at how many of the last n steps `p` held, divided by n; defined from the first step on       |
+//! | `count(p)`       | at how many steps so far `p` held                                                            |
 //! | `count(p, n)`    | at how many of the last n steps `p` held                                                     |
-//! | `run(p)`         | for how many steps `p` has held without a break                                              |
+//! | `run(p)`         | for how many consecutive steps, up to this one, `p` has held                                 |
 //!
-//! Aggregates do not stand inside each other. A number where a condition is expected counts as true unless it is 0.
+//! Aggregates cannot be nested. A number where a condition is expected counts as true unless it is 0.
 //!
-//! A trajectory is safe when the rule holds at every step. The signals of a step are read on the state after its action;
-//! the start state is not judged. What is computed from something undefined is undefined, except that `false and ...` is
-//! false and `true or ...` is true (Kleene's logic); a rule that is undefined at a step holds there.
+//! A trajectory is safe if the rule holds at every step. The signals of a step are measured on the state after its
+//! action; the initial state is not judged. An expression with an undefined operand is undefined, except that
+//! `false and ...` is false and `true or ...` is true (Kleene's logic). A rule that is undefined at a step holds there.
 //!
-//! A number that is not finite (a signal that is NaN or infinite, a division by zero, an overflow) is no measurement: a
-//! step at which the rule meets one, anywhere in it, does not hold. A mean meets it as long as its window covers it.
+//! A number that is not finite (a NaN or infinite signal, a division by zero, an overflow) is not a measurement: the
+//! rule does not hold at a step where any part of it has such a value. For a mean, that is as long as its window covers
+//! one.
 
 mod error;
 mod judge;
@@ -37,7 +38,7 @@ pub use error::RuleError;
 pub use judge::Judge;
 use program::Node;
 
-/// A rule that has been read and checked.
+/// A parsed rule: the text, and the program that [`Judge`] runs.
 #[derive(Clone, Debug)]
 pub struct Rule {
     text: String,
@@ -46,26 +47,26 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Reads a rule over signals with these names, in the order in which they will be given to the judge.
+    /// Parses a rule over signals with these names, in the order in which the judge will receive them.
     pub fn parse<S: AsRef<str>>(text: &str, signals: &[S]) -> Result<Rule, RuleError> {
         let names: Vec<&str> = signals.iter().map(AsRef::as_ref).collect();
         let program = parser::parse(text, &names)?.into();
         Ok(Rule { text: text.to_owned(), signals: names.len(), program })
     }
 
-    /// The text it was read from.
+    /// The text that the rule was parsed from.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// A judge at the start of a trajectory. Judging allocates nothing any more.
+    /// Creates a judge at the start of a trajectory. Only this allocates; judging does not.
     pub fn judge(&self) -> Judge {
         Judge::new(Arc::clone(&self.program))
     }
 
     /// The first step of `range` at which the rule does not hold, judged as if the trajectory began at `range.start`.
     ///
-    /// `signals` is `[T, signal]`; rows that are missing count as not finite.
+    /// `signals` is `[T, signal]`; missing rows count as not finite.
     pub fn first_violation(&self, signals: &[f64], range: Range<usize>) -> Option<usize> {
         let mut judge = self.judge();
         range.into_iter().find(|t| {

@@ -1,5 +1,5 @@
-//! Text to program, by precedence climbing. Names and kinds (number or condition) are settled on the way, so every error
-//! still knows its place in the text.
+//! Parses a rule into a program by precedence climbing. Names and kinds (number or condition) are resolved while
+//! parsing, so that every error knows its place in the text.
 
 use std::ops::Range;
 
@@ -14,18 +14,18 @@ use super::RuleError;
 use super::error::nearest;
 use super::program::{Aggregate, Arithmetic, Comparison, Node};
 
-/// Bounds against texts that are meant to hurt: stack, memory and time stay small.
+/// Limits that keep the stack, memory and time of a malicious rule small.
 const MAX_TEXT: usize = 4096;
 const MAX_DEPTH: usize = 64;
-const MAX_WINDOWS: usize = 1_000_000; // steps, of all windows together
+const MAX_WINDOWS: usize = 1_000_000; // steps, the total of all windows
 
 const FUNCTIONS: [&str; 7] = ["abs", "count", "fraction", "max", "mean", "min", "run"];
 
-/// Reads a rule over the named signals.
+/// Parses a rule over the named signals.
 pub(super) fn parse(text: &str, signals: &[&str]) -> Result<Vec<Node>, RuleError> {
     let fail = |Fault { span, message }| RuleError { message, span, text: text.to_owned() };
     if text.len() > MAX_TEXT {
-        let message = format!("{} bytes; a rule has at most {MAX_TEXT}", text.len());
+        let message = format!("the rule has {} bytes; at most {MAX_TEXT} are accepted", text.len());
         return Err(RuleError { message, span: 0..0, text: String::new() });
     }
     let state = State { signals, nodes: Vec::new(), aggregates: 0, windows: 0, depth: 0, inside: None };
@@ -44,10 +44,10 @@ struct State<'a> {
     aggregates: usize,
     windows: usize,
     depth: usize,
-    inside: Option<&'a str>, // which aggregate
+    inside: Option<&'a str>, // the name of the enclosing aggregate
 }
 
-/// What is wrong, and where. A token that is just not there says nothing: its caller knows what else would do.
+/// What is wrong, and where. A missing token has an empty message: only its caller knows what would be accepted.
 #[derive(Debug)]
 struct Fault {
     span: Range<usize>,
@@ -76,7 +76,7 @@ enum Kind {
     Condition,
 }
 
-/// A part that has been read: its node, and where it stands.
+/// A parsed subexpression: its node, its kind and its place in the text.
 struct Operand {
     node: usize,
     kind: Kind,
@@ -96,7 +96,7 @@ const COMPARE: u8 = 3;
 const UNARY: u8 = 6;
 
 impl Infix {
-    /// How tightly it binds.
+    /// The precedence; a higher one binds more tightly.
     fn power(self) -> u8 {
         match self {
             Infix::Or => 0,
@@ -110,10 +110,10 @@ impl Infix {
 
 fn whole(input: &mut Input<'_>) -> Parsed<()> {
     expression(input, 0)?;
-    if input.is_empty() { Ok(()) } else { unexpected(input, "an operator or the rule's end") }
+    if input.is_empty() { Ok(()) } else { unexpected(input, "an operator or the end of the rule") }
 }
 
-/// An expression whose operators all bind at least as tightly as `floor`.
+/// An expression whose operators all have at least the precedence `floor`.
 fn expression(input: &mut Input<'_>, floor: u8) -> Parsed<Operand> {
     let mut left = operand(input)?;
     loop {
@@ -189,7 +189,7 @@ fn operand(input: &mut Input<'_>) -> Parsed<Operand> {
     Ok(operand)
 }
 
-/// A signal or a call: the name has been read.
+/// A signal or a call, after its name.
 fn named<'a>(input: &mut Input<'a>, name: &'a str, span: Range<usize>) -> Parsed<Operand> {
     let call = opt((multispace0, '(')).parse_next(input)?.is_some();
     if !call {
@@ -223,13 +223,13 @@ fn named<'a>(input: &mut Input<'a>, name: &'a str, span: Range<usize>) -> Parsed
 /// The inside of an aggregate's parentheses.
 fn aggregate<'a>(input: &mut Input<'a>, name: &'a str, span: Range<usize>) -> Parsed<Node> {
     if let Some(outer) = input.state.inside {
-        return fault(span, format!("`{name}` inside `{outer}`: aggregates do not stand inside each other"));
+        return fault(span, format!("`{name}` inside `{outer}`: aggregates cannot be nested"));
     }
     input.state.inside = Some(name);
     let over = expression(input, 0)?;
     input.state.inside = None;
     if name == "mean" && over.kind == Kind::Condition {
-        return fault(over.span, "expected a number, this is a condition: use `fraction` for the share of steps");
+        return fault(over.span, "expected a number, but this is a condition; use `fraction` for the share of steps");
     }
     let aggregate = match name {
         "run" => Aggregate::Run,
@@ -256,7 +256,7 @@ fn steps(input: &mut Input<'_>) -> Parsed<usize> {
     }
     input.state.windows += value as usize;
     if input.state.windows > MAX_WINDOWS {
-        return fault(span, format!("the windows of a rule have at most {MAX_WINDOWS} steps together"));
+        return fault(span, format!("the windows of a rule may have at most {MAX_WINDOWS} steps in total"));
     }
     blank(input)?;
     Ok(value as usize)
@@ -314,7 +314,7 @@ fn expect(input: &mut Input<'_>, token: char) -> Parsed<()> {
     }
 }
 
-/// The fault of whatever comes next.
+/// An error about the next token.
 fn unexpected<T>(input: &Input<'_>, expected: &str) -> Parsed<T> {
     let start = input.current_token_start();
     let rest: &str = input.input.as_ref();
@@ -333,7 +333,7 @@ fn unknown(what: &str, name: &str, accepted: &[&str]) -> String {
 fn number(operand: &Operand) -> Parsed<()> {
     match operand.kind {
         Kind::Number => Ok(()),
-        Kind::Condition => fault(operand.span.clone(), "expected a number, this is a condition"),
+        Kind::Condition => fault(operand.span.clone(), "expected a number, but this is a condition"),
     }
 }
 
@@ -347,7 +347,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn operators_bind_as_usual() {
+    fn operators_have_the_usual_precedence() {
         for (plain, grouped) in [
             ("a or b and c", "a or (b and c)"),
             ("a and b or c", "(a and b) or c"),

@@ -1,6 +1,7 @@
-//! A rule as the judge runs it: nodes in an order in which each comes after those it reads, the rule itself last.
+//! A rule in the form that the judge runs: a list of nodes, each after those it reads; the last node is the rule
+//! itself.
 
-/// One value of a step; operands are places of earlier nodes.
+/// An expression with one value per step; operands are indices of earlier nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Node {
     Number(f64),
@@ -12,7 +13,7 @@ pub(super) enum Node {
     Not(usize),
     And(usize, usize),
     Or(usize, usize),
-    /// The aggregate, what it reads, and which of the judge's memories is its own.
+    /// The aggregate, the node it reads, and the index of its state among the judge's memories.
     Aggregate(Aggregate, usize, usize),
 }
 

@@ -1,16 +1,16 @@
-//! What the rule parser accepts, refuses and says.
+//! What the rule parser accepts and rejects, and its error messages.
 
 use proptest::prelude::*;
 use prudence_data::{Rule, RuleError};
 
 const SIGNALS: [&str; 4] = ["speed", "outside", "in_danger", "x"];
 
-fn refused(text: &str) -> RuleError {
+fn parse_error(text: &str) -> RuleError {
     Rule::parse(text, &SIGNALS).expect_err(text)
 }
 
 #[test]
-fn the_rules_of_the_tasks_are_read() {
+fn rules_like_those_of_the_tasks_are_parsed() {
     for text in [
         "mean(speed, 50) <= 2.34",
         "fraction(outside, 20) <= 0.15",
@@ -27,14 +27,14 @@ fn the_rules_of_the_tasks_are_read() {
 }
 
 #[test]
-fn every_refusal_says_where_and_what_would_be_accepted() {
+fn every_error_says_where_and_what_would_be_accepted() {
     let end = "but the rule ends here";
     let table = [
         ("", 0..0, end),
         ("speed <", 7..7, end),
         ("(speed", 6..6, "expected an operator or `)`"),
-        ("speed)", 5..6, "expected an operator or the rule's end"),
-        ("speed = 1", 6..7, "expected an operator or the rule's end"),
+        ("speed)", 5..6, "expected an operator or the end of the rule"),
+        ("speed = 1", 6..7, "expected an operator or the end of the rule"),
         ("speed outside", 6..13, "expected an operator"),
         ("speed < 1 && x", 10..11, "expected an operator"),
         ("< 2", 0..1, "expected a number, a signal, a function, `not`, `-` or `(`"),
@@ -55,11 +55,11 @@ fn every_refusal_says_where_and_what_would_be_accepted() {
         ),
         ("0 < x < 1", 6..7, "comparisons take numbers and do not chain"),
         ("(x < 1) == outside", 8..10, "comparisons take numbers"),
-        ("1 < (x < 1)", 4..11, "expected a number, this is a condition"),
-        ("(x < 1) + 1 < 2", 0..7, "expected a number, this is a condition"),
-        ("-(not x) < 2", 1..8, "expected a number, this is a condition"),
-        ("abs(x < 1) < 1", 4..9, "expected a number, this is a condition"),
-        ("min(x < 1, 2) < 1", 4..9, "expected a number, this is a condition"),
+        ("1 < (x < 1)", 4..11, "expected a number, but this is a condition"),
+        ("(x < 1) + 1 < 2", 0..7, "expected a number, but this is a condition"),
+        ("-(not x) < 2", 1..8, "expected a number, but this is a condition"),
+        ("abs(x < 1) < 1", 4..9, "expected a number, but this is a condition"),
+        ("min(x < 1, 2) < 1", 4..9, "expected a number, but this is a condition"),
         ("mean(x < 1, 2) < 1", 5..10, "use `fraction`"),
         ("min(x) < 1", 5..6, "expected an operator or `,`"),
         ("mean(x) < 1", 6..7, "expected an operator or `,`"),
@@ -69,14 +69,14 @@ fn every_refusal_says_where_and_what_would_be_accepted() {
         ("mean(x, 1000001) < 1", 8..15, "a whole number of steps"),
         ("mean(x, speed) < 1", 8..13, "a whole number of steps"),
         ("mean(x, -3) < 1", 8..9, "a whole number of steps"),
-        ("mean(x, 600000) < mean(speed, 600000)", 30..36, "at most 1000000 steps together"),
-        ("mean(count(x), 5) < 1", 5..10, "`count` inside `mean`: aggregates do not stand inside each other"),
+        ("mean(x, 600000) < mean(speed, 600000)", 30..36, "at most 1000000 steps in total"),
+        ("mean(count(x), 5) < 1", 5..10, "`count` inside `mean`: aggregates cannot be nested"),
         ("x < 1e999", 4..9, "expected a finite number"),
         ("x < 1 or .", 9..10, "expected a finite number such as 2, 0.5 or 1e-3"),
         ("x\u{a0}< 1", 1..3, "expected an operator"),
     ];
     for (text, span, message) in table {
-        let error = refused(text);
+        let error = parse_error(text);
         assert!(error.message.contains(message), "{text}: {error}");
         assert_eq!(error.span, span, "{error}");
     }
@@ -85,12 +85,12 @@ fn every_refusal_says_where_and_what_would_be_accepted() {
 #[test]
 fn errors_are_shown_with_carets_under_the_place() {
     assert_eq!(
-        refused("mean(sped, 50) <= 2").to_string(),
+        parse_error("mean(sped, 50) <= 2").to_string(),
         "rule, column 6: no signal is called `sped` (did you mean `speed`?); accepted: speed, outside, in_danger, x\n  \
          mean(sped, 50) <= 2\n       ^^^^"
     );
     assert_eq!(
-        refused("x < 1\n and (x").to_string(),
+        parse_error("x < 1\n and (x").to_string(),
         "rule, column 8: expected an operator or `)`, but the rule ends here\n   and (x\n         ^"
     );
 }
@@ -100,15 +100,15 @@ fn depth_and_length_are_limited() {
     let nested = |open: &str, close: &str, n: usize| format!("{}x{}", open.repeat(n), close.repeat(n));
     for (open, close) in [("(", ")"), ("-", ""), ("not ", ""), ("abs(", ")"), ("min(1,", ")")] {
         Rule::parse(&nested(open, close, 60), &SIGNALS).unwrap();
-        let error = refused(&nested(open, close, 500));
+        let error = parse_error(&nested(open, close, 500));
         assert!(error.message.contains("nested deeper than 64 levels"), "{error}");
     }
-    assert!(refused(&" ".repeat(5000)).message.contains("5000 bytes; a rule has at most 4096"));
+    assert!(parse_error(&" ".repeat(5000)).message.contains("the rule has 5000 bytes; at most 4096 are accepted"));
     let chain = vec!["x<1"; 500].join(" or ");
     Rule::parse(&chain, &SIGNALS).expect("long chains are not deep");
 }
 
-/// Pieces of rules in any order, to get further into the parser than plain noise does.
+/// Pieces of rules in any order, which get further into the parser than random text does.
 fn fragments() -> impl Strategy<Value = String> {
     let pieces = [
         "speed",

@@ -1,4 +1,4 @@
-//! What rules mean: a table by hand, and a naive evaluator that looks at the whole history at every step.
+//! What rules mean: a table of cases, and a naive evaluator that reads the whole history at every step.
 
 use proptest::prelude::*;
 use prudence_data::Rule;
@@ -13,7 +13,7 @@ fn holds(text: &str, a: &[f64]) -> String {
     assert_eq!(judge.safe(), !steps.contains('-'));
     judge.reset();
     let again: String = a.iter().map(|a| if judge.step(&[*a, 1.0]) { '+' } else { '-' }).collect();
-    assert_eq!(again, steps, "a judge starts anew after a reset");
+    assert_eq!(again, steps, "a judge starts over after a reset");
     let flat: Vec<f64> = a.iter().flat_map(|a| [*a, 1.0]).collect();
     assert_eq!(rule.first_violation(&flat, 0..a.len()), steps.find('-'));
     steps
@@ -25,11 +25,11 @@ fn rules_mean_what_the_table_says() {
         ("a <= 2", &[1.0, 2.0, 2.1, 0.0], "++-+"),
         ("a", &[1.0, 0.0, -1.0], "+-+"),
         ("not a", &[1.0, 0.0, 0.5], "-+-"),
-        // mean: only once n steps are there
+        // mean: defined once there are n steps
         ("mean(a, 3) <= 1", &[9.0, 9.0, 0.0, 0.0, 0.0, 3.0, 0.1], "++--++-"),
         ("mean(a, 1) <= 1", &[2.0, 1.0], "-+"),
         ("mean(a, 3) > 100", &[1.0, 1.0], "++"),
-        // fraction: over n from the first step on
+        // fraction: divided by n from the first step on
         ("fraction(a, 4) <= 0.25", &[1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0], "+++-+--++"),
         ("fraction(a, 20) <= 0.15", &[1.0, 1.0, 1.0, 1.0], "+++-"),
         ("fraction(a, 20) >= 0.05", &[0.0, 1.0, 0.0], "-++"),
@@ -39,7 +39,7 @@ fn rules_mean_what_the_table_says() {
         ("count(a, 2) <= 1", &[1.0, 1.0, 0.0, 1.0], "+-++"),
         ("run(a) < 2", &[1.0, 0.0, 1.0, 1.0, 0.0, 1.0], "+++-++"),
         ("run(a) + count(a) < 4", &[1.0, 0.0, 1.0, 1.0], "+++-"),
-        // undefined: Kleene's logic, and what stays undefined holds
+        // undefined: Kleene's logic, and a rule that is undefined holds
         ("mean(a, 2) > 5 and a > 0", &[1.0, 1.0], "+-"),
         ("mean(a, 2) > 5 and a > 0", &[0.0, 12.0], "-+"),
         ("mean(a, 2) > 5 or a > 0", &[0.0, 0.0], "+-"),
@@ -70,11 +70,11 @@ fn numbers_that_are_not_finite_make_a_step_unsafe() {
         {
             assert_eq!(holds(text, &[1.0, bad])[1..], *"-", "{text}, {bad}");
         }
-        assert_eq!(holds("b == 1", &[bad]), "+", "a signal the rule does not read");
+        assert_eq!(holds("b == 1", &[bad]), "+", "a signal that the rule does not read");
         assert_eq!(
             holds("mean(a, 2) < 9", &[1.0, bad, 1.0, 1.0]),
             "+--+",
-            "a mean meets it while its window covers it"
+            "a mean is not finite while its window covers the number"
         );
         assert_eq!(holds("mean(a, 3) < 9", &[bad, 1.0, 1.0, 1.0]), "-+-+");
         assert_eq!(holds("fraction(a > 0, 2) <= 1", &[1.0, bad, 1.0]), "+-+");
@@ -87,7 +87,7 @@ fn numbers_that_are_not_finite_make_a_step_unsafe() {
 }
 
 #[test]
-fn a_window_forgets_what_has_left_it() {
+fn numbers_that_left_a_window_do_not_affect_it() {
     // A running sum that subtracts would be left with 5.6e-17 here.
     assert_eq!(holds("mean(a, 4) <= 0", &[0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 0.0, 0.0]), "+++---++");
     assert_eq!(holds("mean(a, 2) <= 1", &[1e300, 1e300, 1.0, 1.0]), "+--+");
@@ -99,7 +99,7 @@ enum Expr {
     Signal(usize),
     Unary(&'static str, Box<Expr>),
     Binary(&'static str, Box<Expr>, Box<Expr>),
-    /// name, over, window
+    /// name, operand, window
     Aggregate(&'static str, Box<Expr>, Option<usize>),
 }
 use Expr::{Aggregate, Binary, Number, Signal, Unary};
@@ -118,7 +118,7 @@ impl Expr {
         }
     }
 
-    /// The value at the last of these steps; `finite` is cleared where something is not.
+    /// The value at the last of these steps; clears `finite` if any part of it is not finite.
     fn value(&self, history: &[[f64; 2]], finite: &mut bool) -> Option<f64> {
         let value = match self {
             Number(n) => Some(f64::from(*n)),
@@ -190,7 +190,7 @@ fn numbers(leaf: BoxedStrategy<Expr>) -> BoxedStrategy<Expr> {
     leaf.prop_recursive(3, 12, 2, |inner| {
         prop_oneof![
             (prop::sample::select(vec!["-", "abs"]), inner.clone()).prop_map(|(op, x)| Unary(op, x.into())),
-            // No division: thirds do not add up exactly, and a sum that is 0 in one order need not be in another.
+            // No division: sums of thirds are not exact, so one that is 0 in one order may not be in another.
             (prop::sample::select(vec!["+", "-", "*", "min", "max"]), inner.clone(), inner)
                 .prop_map(|(op, x, y)| Binary(op, x.into(), y.into())),
         ]
@@ -225,7 +225,7 @@ fn rules() -> BoxedStrategy<Expr> {
     conditions(numbers(prop_oneof![leaf(), mean, windows, totals].boxed()))
 }
 
-/// Small whole numbers, whose sums are exact in any order, and now and then something that is not finite.
+/// Small integers, whose sums are exact in any order, and occasionally a number that is not finite.
 fn history(steps: std::ops::Range<usize>) -> impl Strategy<Value = Vec<[f64; 2]>> {
     let number = || prop_oneof![60 => (-3i8..4).prop_map(f64::from), 1 => Just(NAN), 1 => Just(f64::INFINITY)];
     prop::collection::vec([number(), number()], steps)
@@ -234,7 +234,7 @@ fn history(steps: std::ops::Range<usize>) -> impl Strategy<Value = Vec<[f64; 2]>
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn judging_in_constant_time_equals_looking_at_the_whole_history(expr in rules(), history in history(1..40)) {
+    fn judging_step_by_step_equals_evaluating_the_whole_history(expr in rules(), history in history(1..40)) {
         let rule = Rule::parse(&expr.text(), &["a", "b"]).unwrap();
         let mut judge = rule.judge();
         for t in 1..=history.len() {

@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use prudence_data::{Episode, Label, Rule, Segment, gather, label_by_rule, split};
 use prudence_core::random::stream;
+use prudence_data::{Episode, Label, Rule, Segment, gather, label_by_rule, split};
 
 use crate::episode;
 
@@ -12,7 +12,7 @@ fn episode_with(a: &[f64]) -> Episode {
 }
 
 #[test]
-fn prefixes_carry_the_labels_that_are_known_and_no_others() {
+fn prefixes_have_labels_only_where_they_are_known() {
     let segment = Segment { episode: 0, start: 10, end: 14, safe: true, at: None };
     let labels = |segment: Segment| (0..=5).map(|len| segment.prefix_label(len)).collect::<Vec<_>>();
     let (yes, no) = (Some(true), Some(false));
@@ -24,7 +24,7 @@ fn prefixes_carry_the_labels_that_are_known_and_no_others() {
 }
 
 #[test]
-fn the_rule_labels_the_episode_and_each_later_start_from_there() {
+fn the_rule_judges_each_segment_from_its_own_start() {
     let rule = Rule::parse("count(a) <= 1", &["a", "b"]).unwrap();
     let episode = episode_with(&[1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
     let labels = label_by_rule(&rule, 7, &episode, 99, &mut stream(0, "labels", 7), "now");
@@ -44,7 +44,7 @@ fn the_rule_labels_the_episode_and_each_later_start_from_there() {
 }
 
 #[test]
-fn later_starts_are_distinct_repeatable_and_as_many_as_asked() {
+fn later_starts_are_distinct_reproducible_and_as_many_as_requested() {
     let rule = Rule::parse("a < 9", &["a", "b"]).unwrap();
     let episode = episode(200, 3);
     let draw = |seed| label_by_rule(&rule, 0, &episode, 20, &mut stream(seed, "labels", 0), "");
@@ -66,7 +66,7 @@ fn later_starts_are_distinct_repeatable_and_as_many_as_asked() {
 }
 
 #[test]
-fn split_holds_out_the_share_asked_for() {
+fn split_holds_out_the_requested_share() {
     let (train, test) = split(1000, 0.1, 5);
     assert_eq!((train.len(), test.len()), (900, 100));
     assert_ne!(split(1000, 0.1, 6).1, test);
@@ -103,7 +103,7 @@ proptest! {
 }
 
 #[test]
-fn gathering_takes_the_latest_label_and_refuses_one_that_overruns() {
+fn gather_takes_the_latest_label_and_rejects_one_beyond_its_episode() {
     let label =
         |episode, end, safe| Label { episode, start: 0, end, safe, at: None, by: String::new(), when: String::new() };
     let segment = |episode, end, safe| Segment { episode, start: 0, end, safe, at: None };

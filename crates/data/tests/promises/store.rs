@@ -25,7 +25,7 @@ fn bits(episode: &Episode) -> (Vec<u32>, Vec<u32>, Vec<u32>, Vec<u64>, bool) {
 }
 
 #[test]
-fn whatever_is_appended_is_read_back_after_reopening() {
+fn appended_episodes_are_read_back_before_and_after_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let (store, all) = store_of(dir.path(), &[&[3, 1, 7], &[2], &[5, 5]]);
     let reopened = Store::open(dir.path()).unwrap();
@@ -49,7 +49,7 @@ proptest! {
         wide in prop::collection::vec(any::<f64>().prop_filter("finite", |x| x.is_finite()), 50),
         terminated in any::<bool>(),
     ) {
-        // Signed zeros and subnormals on top: encodings that compare by value would lose them.
+        // With signed zeros and subnormals, which an encoding that compares by value would lose.
         let pool: Vec<f32> = pool.into_iter().chain([0.0, -0.0, f32::from_bits(1), f32::MAX]).collect();
         let wide: Vec<f64> = wide.into_iter().chain([0.0, -0.0, f64::from_bits(1), f64::MIN]).collect();
         let (mut narrow, mut broad) = (pool.iter().cycle().copied(), wide.iter().cycle().copied());
@@ -82,7 +82,7 @@ fn episodes_longer_than_a_row_group_are_not_split() {
 }
 
 #[test]
-fn equal_episodes_make_equal_files() {
+fn equal_episodes_give_equal_files() {
     let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     store_of(a.path(), &[&[20, 30], &[4]]);
     store_of(b.path(), &[&[20, 30], &[4]]);
@@ -92,7 +92,7 @@ fn equal_episodes_make_equal_files() {
 }
 
 #[test]
-fn learners_see_no_signals() {
+fn read_without_signals_leaves_the_signals_empty() {
     let dir = tempfile::tempdir().unwrap();
     let (store, mut all) = store_of(dir.path(), &[&[3, 4]]);
     all.iter_mut().for_each(|episode| episode.signals.clear());
@@ -109,7 +109,7 @@ fn a_store_without_signals_works() {
 }
 
 #[test]
-fn a_torn_index_line_is_dropped_and_cut_by_the_next_append() {
+fn an_incomplete_index_line_is_ignored_and_removed_by_the_next_append() {
     let dir = tempfile::tempdir().unwrap();
     let (_, all) = store_of(dir.path(), &[&[3], &[4], &[5]]);
     let index = dir.path().join("index.jsonl");
@@ -119,7 +119,7 @@ fn a_torn_index_line_is_dropped_and_cut_by_the_next_append() {
         write(&index, &whole[..torn]);
         let mut store = Store::open(dir.path()).unwrap();
         assert_eq!(store.read(0..store.len()).unwrap(), all[..2]);
-        assert_eq!(fs::read(&index).unwrap(), &whole[..torn], "opening does not write");
+        assert_eq!(fs::read(&index).unwrap(), &whole[..torn], "opening a store does not write");
         store.append(&all[2..]).unwrap();
         assert_eq!(fs::read(&index).unwrap(), whole);
         assert_eq!(Store::open(dir.path()).unwrap().read(0..3).unwrap(), all);
@@ -142,14 +142,18 @@ fn a_crash_between_shard_and_index_leaves_the_store_without_the_shard() {
 }
 
 #[test]
-fn truncate_drops_whole_shards_and_appending_goes_on_there() {
+fn truncate_drops_whole_shards_and_appending_continues_from_there() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, all) = store_of(dir.path(), &[&[3, 1], &[2, 2], &[5]]);
     let before = fs::read(dir.path().join("index.jsonl")).unwrap();
     assert!(matches!(store.truncate(3), Err(Error::Cut { len: 3, before: 2, after: 4 })));
     assert!(matches!(store.truncate(6), Err(Error::Range { .. })));
     store.truncate(5).unwrap();
-    assert_eq!(fs::read(dir.path().join("index.jsonl")).unwrap(), before, "cutting nothing off changes nothing");
+    assert_eq!(
+        fs::read(dir.path().join("index.jsonl")).unwrap(),
+        before,
+        "truncating to the current length changes nothing"
+    );
     store.truncate(2).unwrap();
     assert_eq!((store.len(), store.steps()), (2, 4));
     assert!(!dir.path().join("shard-00001.parquet").exists());
@@ -166,7 +170,7 @@ fn truncate_drops_whole_shards_and_appending_goes_on_there() {
 }
 
 #[test]
-fn episodes_of_the_wrong_shape_are_refused_and_nothing_is_written() {
+fn episodes_of_the_wrong_shape_are_rejected_and_nothing_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::create(dir.path(), schema()).unwrap();
     type Damage = fn(&mut Episode);
@@ -192,7 +196,7 @@ fn episodes_of_the_wrong_shape_are_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn a_store_is_not_created_over_something_else() {
+fn a_store_is_not_created_in_a_folder_with_other_files() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path().join("thesis.tex"), "");
     assert!(matches!(Store::create(dir.path(), schema()), Err(Error::NotFresh { .. })));
@@ -200,18 +204,18 @@ fn a_store_is_not_created_over_something_else() {
 }
 
 #[test]
-fn schemas_that_make_no_sense_are_refused() {
+fn invalid_schemas_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
-    let refused = |change: fn(&mut prudence_data::Schema), problem: &str| {
+    let rejected = |change: fn(&mut prudence_data::Schema), problem: &str| {
         let mut schema = schema();
         change(&mut schema);
         let message = Store::create(&dir.path().join("s"), schema).unwrap_err().to_string();
         assert!(message.contains(problem), "{message}");
     };
-    refused(|s| s.observation_dim = 0, "observation_dim = 0");
-    refused(|s| s.action_dim = 1 << 20, "action_dim = 1048576");
-    refused(|s| s.signals[1] = "a".to_owned(), "twice");
-    refused(|s| s.signals[1] = "a b".to_owned(), "a word");
+    rejected(|s| s.observation_dim = 0, "observation_dim = 0");
+    rejected(|s| s.action_dim = 1 << 20, "action_dim = 1048576");
+    rejected(|s| s.signals[1] = "a".to_owned(), "twice");
+    rejected(|s| s.signals[1] = "a b".to_owned(), "a word");
     assert!(!dir.path().join("s").exists());
 }
 
@@ -219,7 +223,7 @@ fn schemas_that_make_no_sense_are_refused() {
 fn append_lines_keeps_every_whole_line_of_a_long_log() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
-    let long = "x".repeat(200_000); // longer than what is looked at in one go
+    let long = "x".repeat(200_000); // longer than the chunks that are searched for its end
     write(&path, format!("first\n{long}"));
     prudence_data::files::append_lines(&path, "second\nthird\n").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "first\nsecond\nthird\n");

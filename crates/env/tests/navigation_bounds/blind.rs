@@ -1,9 +1,10 @@
-//! Plans that do not see the count of steps in the zones: what memory is worth.
+//! Plans that do not see the count of steps in the zones, to measure how much memory improves a plan.
 //!
-//! The best such plan is hard to find. This climbs to one that no change at a single place betters: each place takes the
-//! action that is best on average over the counts it is entered with, weighted by how often the plan itself comes there
-//! with each. With the clock in sight, a sweep from the last step to the first never makes the plan worse. Without it
-//! changes work on each other, so places change in random subsets; what makes the plan worse is dropped and tried on fewer.
+//! The best such plan is hard to find, so this is a hill climb to a local optimum, which no change in a single cell
+//! improves: each cell takes the action that is best on average over the counts with which the plan enters the cell,
+//! weighted by how often it does. If the plan sees the time, a sweep from the last step to the first never makes it
+//! worse. Otherwise changes interact, so random subsets of cells change; a change that makes the plan worse is dropped,
+//! and the next one affects fewer cells.
 
 use prudence_core::random::{self, Stream};
 use rand::RngExt as _;
@@ -12,7 +13,7 @@ use crate::grid::{HORIZON, LANES, Model};
 use crate::plan::{Outcome, Plan, Visits};
 
 impl Model {
-    /// The climb's end, from the plan that acts at every count as `from` does when no further step in the zones is left.
+    /// Climbs from the plan that acts at every count as `from` does when no further step in the zones is allowed.
     pub fn climb(&self, from: &Plan, clock: bool, multiplier: f64) -> (Plan, Outcome) {
         let careful = from.table.iter().map(|counts| vec![counts[from.allowed].clone(); from.allowed + 2]).collect();
         let mut plan = Plan { allowed: from.allowed, table: careful };
@@ -38,19 +39,19 @@ impl Model {
         (plan, best)
     }
 
-    /// Makes every place act as it does at the time it is visited most.
+    /// Makes every cell act at all times as it does at the time at which it is visited most.
     fn hide_clock(&self, plan: &mut Plan) {
         let visits = self.visits(plan);
         for cell in 0..self.size() {
             let share = |t: usize| visits[t].iter().map(|layer| layer[cell]).sum::<f64>();
-            // Halfway all places are in reach, so those never visited have an action too.
+            // Halfway, all cells are in reach, so cells that are never visited have an action too.
             let t = (0..HORIZON).fold(HORIZON / 2, |most, t| if share(t) > share(most) { t } else { most });
             let action = plan.table[t][0][cell];
             plan.table.iter_mut().flatten().for_each(|table| table[cell] = action);
         }
     }
 
-    /// One round of changes at about a `share` of the places.
+    /// Changes about a `share` of the cells once.
     fn sweep(
         &self,
         plan: &Plan,
@@ -94,7 +95,7 @@ impl Model {
         new
     }
 
-    /// Gives the chosen places their best action, at all the times and counts of `tables`.
+    /// Gives the chosen cells their best action, at all times and counts of `tables`.
     fn adopt(&self, scores: &[f32], tables: &mut [Vec<Vec<u16>>], mut chosen: impl FnMut(usize) -> bool) {
         for cell in (0..self.size()).filter(|cell| chosen(*cell)) {
             let score = |action: u16| scores[usize::from(action) * self.size() + cell];

@@ -1,28 +1,28 @@
-//! Navigation on a grid: cells, moves, and where a move lands.
+//! Navigation on a grid: the cells, the moves and where each move lands.
 
 use crate::plane::{GOAL, NOISE_VARIANCE, SIDE, START, STRIP, distance, in_danger};
 
-/// Cells handled together; rows are padded to a multiple.
+/// The number of cells that are processed together; rows are padded to a multiple of it.
 pub const LANES: usize = 20;
 /// Steps in an episode.
 pub const HORIZON: usize = 20;
 
-/// Sizes of moves, in fifteenths.
+/// The sizes of moves, in fifteenths.
 const SIZES: [f64; 9] = [1.0, 2.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0];
-/// More of them, upwards and downwards: whoever may not touch the strip creeps up to it, and chooses with care.
+/// More sizes, upwards and downwards: a plan that may not touch the strip approaches it in small, well-chosen moves.
 const CREEPING: [f64; 10] = [0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2.5, 4.0, 6.0, 8.0];
 
-/// Where one move lands from one cell, in one dimension: probabilities of the cells from `first` on.
+/// Where a move from one cell lands in one dimension: the probabilities of the cells from `first` on.
 pub struct Kernel {
     pub first: usize,
     pub weights: Vec<f32>,
 }
 
-/// One dimension of the plane, cut into cells.
+/// One dimension of the plane, divided into cells.
 pub struct Axis {
     pub centres: Vec<f64>,
     edges: Vec<f64>,
-    /// The cells, padded to whole lanes.
+    /// The number of cells, padded to a multiple of [`LANES`].
     pub stride: usize,
     pub moves: Vec<f64>,
     /// [move][cell]
@@ -30,8 +30,8 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Cells are centred on multiples of `step`, so that start, goal and walls are centres; the cells from `fine[0]` to
-    /// `fine[1]` are cut in four.
+    /// Cells are centred on multiples of `step`, so that the start, the goal and the walls are centres. The cells from
+    /// `fine[0]` to `fine[1]` are divided into four.
     fn new(step: f64, fine: [f64; 2], moves: Vec<f64>) -> Self {
         let mut edges = vec![0.0];
         for i in 0..(SIDE / step).round() as usize {
@@ -44,7 +44,7 @@ impl Axis {
         }
         edges.push(SIDE);
         let cells = edges.len() - 1;
-        // The outermost cells are half as wide; what hits a wall stays on it.
+        // The outermost cells are half as wide; a move that hits a wall ends on it.
         let centre = |i: usize| match i {
             0 => 0.0,
             i if i == cells - 1 => SIDE,
@@ -68,10 +68,10 @@ impl Axis {
     fn kernel(&self, mean: f64, variance: f64) -> Kernel {
         let home = self.cell(mean);
         let width = self.edges[home + 1] - self.edges[home];
-        // Sheppard's correction: taking a landing to its cell's centre adds this much variance by itself.
+        // Sheppard's correction: moving a landing to the centre of its cell adds this much variance.
         let sd = (variance - width * width / 12.0).max(1e-12).sqrt();
         let (first, last) = (self.cell(mean - 4.5 * sd), self.cell(mean + 4.5 * sd));
-        // What lands further out, or beyond a wall, counts to the outermost cells.
+        // Landings further out, or beyond a wall, count towards the outermost cells.
         let below = |edge: usize| match edge {
             edge if edge == first => 0.0,
             edge if edge == last + 1 => 1.0,
@@ -81,7 +81,7 @@ impl Axis {
     }
 }
 
-/// By the Chebyshev fit of erfc in Numerical Recipes: relative error below 1.2e-7.
+/// Uses the Chebyshev fit of erfc from Numerical Recipes, with a relative error below 1.2e-7.
 fn normal_cdf(z: f64) -> f64 {
     const FIT: [f64; 10] = [
         -1.26551223,
@@ -101,7 +101,7 @@ fn normal_cdf(z: f64) -> f64 {
     if z > 0.0 { 1.0 - tail } else { tail }
 }
 
-/// The task on the grid; arrays over cells are [y][x] with rows of `x.stride`.
+/// The task on the grid. Arrays over cells are `[y][x]` with rows of `x.stride`.
 pub struct Model {
     pub x: Axis,
     pub y: Axis,
@@ -112,7 +112,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// `parts` must be odd for the strip's edges to be cells' edges; cells are 0.2 / parts wide.
+    /// `parts` must be odd, so that the edges of the strip are edges of cells; cells are 0.2 / `parts` wide.
     pub fn new(parts: usize, creeping: bool) -> Self {
         let step = 0.2 / parts as f64;
         let moves = |sizes: &[f64]| -> Vec<f64> {
@@ -134,7 +134,7 @@ impl Model {
         model
     }
 
-    /// The average over the places of a cell.
+    /// The average of a function over a cell.
     fn average(&self, i: usize, j: usize, of: impl Fn([f64; 2]) -> f64) -> f32 {
         const FINE: usize = 12;
         let place = |axis: &Axis, cell: usize, k: usize| {
@@ -166,7 +166,7 @@ impl Model {
         (usize::from(action) / self.y.moves.len(), usize::from(action) % self.y.moves.len())
     }
 
-    /// Calls `each(cell, probability)` for all cells the action may land in.
+    /// Calls `each(cell, probability)` for every cell in which the action may land.
     pub fn landings(&self, cell: usize, action: u16, mut each: impl FnMut(usize, f32)) {
         let (a, b) = self.split(action);
         let (across, up) = (&self.x.kernels[a][cell % self.x.stride], &self.y.kernels[b][cell / self.x.stride]);
@@ -178,8 +178,8 @@ impl Model {
         }
     }
 
-    /// The expectation of `next` over the landings of every action from every cell, a row's chunk at a time:
-    /// `each(action, cell, expectations)`. Chunks that are not `wanted` are left out.
+    /// The expectation of `next` over the landings of every action from every cell, one chunk of a row at a time:
+    /// `each(action, cell, expectations)`. Chunks that are not `wanted` are skipped.
     pub fn expectations(&self, next: &[f32], wanted: &[bool], mut each: impl FnMut(u16, usize, &[f32; LANES])) {
         let flipped = transpose(next, self.y.cells(), self.x.stride, self.y.stride); // [x][y]
         let mut half = vec![0.0; self.x.cells() * self.y.stride];
@@ -194,7 +194,7 @@ impl Model {
     }
 }
 
-/// Expectations along the rows' index: `each(cell, sums)` with sums over r' of P(row -> r') values[r'].
+/// Expectations over the row: calls `each(cell, sums)` with the sums over r' of P(row -> r') values[r'].
 fn smear(
     kernels: &[Kernel],
     values: &[f32],
@@ -219,7 +219,7 @@ fn smear(
     }
 }
 
-/// [rows][stride] to [columns][new_stride]
+/// From `[rows][stride]` to `[columns][new_stride]`.
 fn transpose(values: &[f32], rows: usize, stride: usize, new_stride: usize) -> Vec<f32> {
     let mut out = vec![0.0; stride * new_stride];
     for row in 0..rows {

@@ -1,18 +1,18 @@
-//! Best plans by dynamic programming, and what they give on the grid and in the environment.
+//! Optimal plans by dynamic programming, and their outcomes on the grid and in the environment.
 
 use crate::plane::{IN_DANGER, NOISE_VARIANCE, START, build};
 use prudence_env::Env as _;
 
 use crate::grid::{HORIZON, LANES, Model};
 
-/// What to do: `table[t][count][cell]`, the last count meaning "already unsafe".
+/// The action at `table[t][count][cell]`; the last count means "already unsafe".
 #[derive(Clone)]
 pub struct Plan {
     pub allowed: usize,
     pub table: Vec<Vec<Vec<u16>>>,
 }
 
-/// Return and share of safe episodes.
+/// The mean return and the share of safe episodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     pub total: f64,
@@ -25,24 +25,24 @@ impl Outcome {
     }
 }
 
-/// How often each cell is visited: [t][count][cell].
+/// How often each cell is visited: `[t][count][cell]`.
 pub type Visits = Vec<Vec<Vec<f64>>>;
 
-/// Values and actions where nothing is at stake but the return.
+/// Values and actions where only the return matters.
 pub struct Free {
     values: Vec<Vec<f32>>,
     table: Vec<Vec<u16>>,
 }
 
 impl Plan {
-    /// The plan that minds no rule, judged by one.
+    /// The plan that ignores the rule; `allowed` only determines which of its episodes are safe.
     pub fn careless(free: &Free, allowed: usize) -> Self {
         Self { allowed, table: free.table.iter().map(|table| vec![table.clone(); allowed + 2]).collect() }
     }
 }
 
 impl Model {
-    /// Chunks of cells that can be reached in `t` steps; the others are not worth planning for.
+    /// Which chunks of cells can be reached in `t` steps; no plan is made for the others.
     pub fn reachable(&self, t: usize) -> Vec<bool> {
         let reach = t as f64 + 4.5 * (NOISE_VARIANCE * t as f64).sqrt() + 0.2;
         (0..self.size() / LANES)
@@ -71,12 +71,13 @@ impl Model {
         (value, action)
     }
 
-    /// A stand-in for the value where no plan is made; it comes in with weights below 1e-5 only.
+    /// A substitute for the value where no plan is made; it only enters with weights below 1e-5.
     pub fn out_of_reach(&self, cell: usize, t: usize) -> f32 {
         (HORIZON - t) as f32 * self.reward[cell]
     }
 
-    /// The value of landing in each cell, by the count before; `values` likewise, the last being "already unsafe".
+    /// The value of landing in each cell, by the count before; `values` is by count too, the last being "already
+    /// unsafe".
     pub fn landings_by_count(&self, values: &[Vec<f32>], allowed: usize, multiplier: f64) -> Vec<Vec<f32>> {
         let mut landing = values.to_vec();
         for count in 0..=allowed {
@@ -134,7 +135,8 @@ impl Model {
         Outcome { total, safe: 1.0 - unsafe_share }
     }
 
-    /// The plan in the true environment, each location taken to its cell: outcome and its standard errors.
+    /// Runs the plan in the true environment, with each location mapped to its cell; returns the outcome and its
+    /// standard errors.
     pub fn simulate(&self, plan: &Plan, episodes: u64) -> (Outcome, Outcome) {
         let mut env = build(true, HORIZON);
         let mut at = [0.0; 2];

@@ -1,20 +1,20 @@
-//! Navigation's geometry by hand, for tests to hold the RDDL text against.
-#![allow(dead_code, reason = "each test uses its part")]
+//! The geometry of navigation, written by hand, to test the RDDL text against.
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use prudence_env::rddl::{Rddl, RddlSettings};
 
 pub const START: [f64; 2] = [1.0, 1.0];
 pub const GOAL: [f64; 2] = [8.0, 9.0];
-/// The plane reaches from 0 to this, in both dimensions.
+/// The plane extends from 0 to this in both dimensions.
 pub const SIDE: f64 = 10.0;
-/// Dangerous strictly between these heights, at every x.
+/// It is dangerous strictly between these values of y, at every x.
 pub const STRIP: [f64; 2] = [2.7, 3.3];
-/// Dangerous strictly within the radius.
+/// It is dangerous strictly within the radius of this centre.
 pub const DISC_CENTRE: [f64; 2] = [5.3, 5.9];
 pub const DISC_RADIUS: f64 = 1.5;
-/// The variance of a move's error, per unit of the move's size, in each dimension on its own.
+/// The variance of a move's error per unit of the move's size, in each dimension separately.
 pub const NOISE_VARIANCE: f64 = 0.05;
-/// Places of signals: `in_danger` and `distance`.
+/// The indices of the signals `in_danger` and `distance`.
 pub const IN_DANGER: usize = 4;
 pub const DISTANCE: usize = 5;
 

@@ -1,11 +1,12 @@
-//! Bullet's C API in PyBullet's library, opened at run time without Python, behind a safe face: a [`Client`] is one
-//! physics world and whoever calls it does its work.
+//! A safe interface to Bullet's C API in PyBullet's library, which is loaded at run time without Python. A [`Client`]
+//! is one physics world, which is simulated on the thread of its caller.
 //!
-//! Every call is a command with a status; one that is not the status of success becomes an error. The API has no version
-//! to ask for, and one struct of it ([`JointInfo`]) is known here: so the file must be the pinned one, by its SHA-256.
-//! The library is a Python module. Its functions of Python's are bound when called, which they never are; its five data
-//! symbols of Python's must be there when it is opened: see [`crate::bullet_symbols`].
-#![allow(unsafe_code, reason = "a C library is called; every block says why it is sound")]
+//! Every call is a command that returns a status; any status but that of success becomes an error. The API has no
+//! version number, and this module knows the layout of one of its structs ([`JointInfo`]), so the library must be the
+//! pinned file, verified by its SHA-256. It is a Python module. The Python functions that it refers to are bound when
+//! they are called, which never happens; the five Python data symbols must exist when it is loaded: see
+//! [`crate::bullet_symbols`].
+#![allow(unsafe_code, reason = "this calls a C library; every block says why it is sound")]
 
 use std::ffi::{CString, c_char, c_double, c_int, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -16,16 +17,22 @@ use std::sync::Mutex;
 use crate::engines::{BULLET, Engines};
 use crate::foreign::{lock, symbol};
 
-/// Gives the program the five data symbols that PyBullet's library looks for when it is opened; nobody reads them.
+/// Defines the five Python data symbols that PyBullet's library needs when it is loaded; they are never read.
 ///
-/// Say it once in a program that makes Bullet's environments, and link that with `-rdynamic` (see the `build.rs` of
-/// `prudence`). Never in a library: a Python module made from it would hide Python's own.
+/// Invoke it once in a program that creates Bullet environments, and link the program with `-rdynamic` (see the
+/// `build.rs` of `prudence-cli`). Do not invoke it in a library: a Python module built from it would hide Python's own
+/// symbols.
 #[macro_export]
 macro_rules! bullet_symbols {
     () => {
-        #[allow(missing_docs, non_upper_case_globals, unsafe_code, reason = "names that a C library looks for")]
+        #[allow(
+            missing_docs,
+            non_upper_case_globals,
+            unsafe_code,
+            reason = "symbols that a C library looks up by these names"
+        )]
         mod bullet_symbols {
-            /// As large as the largest of the five, a type of Python's.
+            /// At least as large as the largest of the five, a Python type object.
             type Dummy = [usize; 64];
             #[unsafe(no_mangle)]
             pub static PyCapsule_Type: Dummy = [0; 64];
@@ -41,7 +48,7 @@ macro_rules! bullet_symbols {
     };
 }
 
-/// `EnumSharedMemoryServerStatus`: what a command answers.
+/// `EnumSharedMemoryServerStatus`: the status that a command returns.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 enum Status {
@@ -56,17 +63,17 @@ enum Status {
     Restored = 95,
 }
 
-/// `JointType`.
+/// Values of `JointType`.
 const FIXED: c_int = 4;
 const GEAR: c_int = 6;
 /// Control modes.
 const VELOCITY: c_int = 0;
 const POSITION: c_int = 2;
-/// Frames of forces.
+/// Reference frames of forces.
 const LINK_FRAME: c_int = 1;
 const WORLD_FRAME: c_int = 2;
 
-/// `b3JointInfo`.
+/// The struct `b3JointInfo`.
 #[repr(C)]
 struct JointInfo {
     link_name: [c_char; 1024],
@@ -79,7 +86,7 @@ struct JointInfo {
     damping: c_double,
     friction: c_double,
     limits: [c_double; 2],
-    most: [c_double; 2],
+    maxima: [c_double; 2],
     parent_frame: [c_double; 7],
     child_frame: [c_double; 7],
     axis: [c_double; 3],
@@ -90,20 +97,20 @@ struct JointInfo {
 
 type Handle = *mut c_void;
 
-/// Functions of the C API by their names there.
+/// Declares functions of the C API by their C names.
 macro_rules! api {
     ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        #[allow(non_snake_case, reason = "as C calls them")]
+        #[allow(non_snake_case, reason = "the names in C")]
         struct Api {
             $($name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
 
         impl Api {
             /// # Safety
-            /// The file must be PyBullet 3.2.7.
+            /// The library must be PyBullet 3.2.7.
             unsafe fn load(file: &libloading::Library) -> Result<Self, String> {
-                // SAFETY: the types are those of PhysicsClientC_API.h in that version. Its handles are pointers; what
-                // setters return is of no use.
+                // SAFETY: the types are those of PhysicsClientC_API.h in that version. Its handles are pointers; the
+                // values that setters return are not used.
                 Ok(unsafe { Self { $($name: symbol(file, stringify!($name))?,)* } })
             }
         }
@@ -169,19 +176,19 @@ api! {
     b3LoadStateSetStateId(Handle, c_int) -> c_int;
 }
 
-/// One opened library, which is never closed.
+/// A loaded library, which is never unloaded.
 pub struct Library {
     path: PathBuf,
     api: Api,
 }
 
-/// Every library opened so far.
+/// All libraries loaded so far.
 static LIBRARIES: Mutex<Vec<&'static Library>> = Mutex::new(Vec::new());
-/// Held while worlds are made and unmade: the engine's readers of files share search paths and caches.
-static MAKING: Mutex<()> = Mutex::new(());
+/// Held while a world is created or deleted, because the engine's file readers share search paths and caches.
+static CREATING: Mutex<()> = Mutex::new(());
 
 impl Library {
-    /// Opens the library of a cache, or hands out the one opened before; the error says what to do.
+    /// Loads the library of a cache, or returns it if it was loaded before. The error says what is wrong with it.
     pub fn open(engines: &Engines) -> Result<&'static Self, String> {
         let path = engines.folder(&BULLET).join(BULLET.library);
         let mut libraries = lock(&LIBRARIES);
@@ -190,15 +197,15 @@ impl Library {
         }
         engines.checked(&BULLET, BULLET.library)?;
         let refuse = |why: String| {
-            let hint = "the program must say `prudence_physics::bullet_symbols!()` and be linked with -rdynamic";
+            let hint = "the program must invoke `prudence_physics::bullet_symbols!()` and be linked with -rdynamic";
             let hint = if why.contains("undefined symbol: ") { format!(" ({hint})") } else { String::new() };
             format!("{}: {why}{hint}", path.display())
         };
-        // libloading binds functions when they are first called (RTLD_LAZY), so that Python's may be missing.
-        // SAFETY: the file is PyBullet's library, by its SHA-256; its initialisers only fill the engine's own tables.
+        // libloading binds functions when they are first called (RTLD_LAZY), so Python's functions may be missing.
+        // SAFETY: by its SHA-256, the file is PyBullet's library; its initialisers only fill the engine's own tables.
         let file = unsafe { libloading::Library::new(&path) }.map_err(|error| refuse(error.to_string()))?;
-        let file = ManuallyDrop::new(file); // environments may live as long as the program: never closed
-        // SAFETY: the pinned file.
+        let file = ManuallyDrop::new(file); // never unloaded: environments may live as long as the program
+        // SAFETY: it is the pinned file.
         let api = unsafe { Api::load(&file) }.map_err(refuse)?;
         let library: &'static Self = Box::leak(Box::new(Self { path, api }));
         libraries.push(library);
@@ -206,55 +213,55 @@ impl Library {
     }
 }
 
-/// How time passes in a world.
+/// The time steps of a world.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
-    /// Seconds of one of the solver's steps.
+    /// The time step of the solver, in seconds.
     pub dt: f64,
-    /// Of them in one [`Client::step`].
+    /// The number of solver steps in one [`Client::step`].
     pub substeps: c_int,
 }
 
-/// Place and velocity of a body's base, in the world, and of its joints.
+/// The pose and velocity of a body: of its base, in the world frame, and of its joints.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Motion {
-    /// Of the centre of mass.
+    /// The position of the centre of mass.
     pub position: [f64; 3],
-    /// A quaternion x, y, z, w.
+    /// The orientation as a quaternion x, y, z, w.
     pub orientation: [f64; 4],
-    /// Metres a second.
+    /// In metres per second.
     pub linear_velocity: [f64; 3],
-    /// Radians a second, about the world's axes.
+    /// In radians per second, about the axes of the world.
     pub angular_velocity: [f64; 3],
-    /// Position and velocity of every joint; zeros for a fixed one.
+    /// The position and velocity of each joint; zeros for a fixed one.
     pub joints: Vec<[f64; 2]>,
 }
 
 /// A body in a world.
 pub struct Body {
     id: c_int,
-    /// Where each joint stands among positions and among velocities; nothing for a fixed one.
+    /// The indices of each joint among the positions and among the velocities; `None` for a fixed one.
     joints: Vec<Option<[c_int; 2]>>,
 }
 
 impl Body {
-    /// How many joints it has.
+    /// The number of joints.
     pub fn joints(&self) -> usize {
         self.joints.len()
     }
 
-    /// The joints that can move.
+    /// The indices of the joints that are not fixed.
     pub fn movable(&self) -> impl Iterator<Item = usize> {
         (0..self.joints.len()).filter(|joint| self.joints[*joint].is_some())
     }
 }
 
-/// What a motor is to do.
+/// A command to a motor.
 #[derive(Clone, Copy, Debug)]
 pub enum Drive {
-    /// Turn with a velocity, by at most a force.
+    /// Reach a velocity, with a maximum force.
     Velocity(f64, f64),
-    /// Go to a position, by the engine's usual gains and force.
+    /// Reach a position, with the engine's default gains and force.
     Position(f64),
 }
 
@@ -264,20 +271,20 @@ pub struct Client {
     raw: NonNull<c_void>,
 }
 
-// SAFETY: the world is bound to no thread (whoever submits a command does its work), and is reached through `&mut` of its
-// one owner; what worlds share is only used while they are made and unmade, under a lock.
+// SAFETY: a world is not bound to a thread (commands run on the thread that submits them), and its one owner accesses
+// it through `&mut`; what worlds share is only used while they are created or deleted, under a lock.
 unsafe impl Send for Client {}
 
 impl Client {
-    /// A new world that `fill` puts its bodies into.
+    /// Creates a world; `fill` adds the bodies.
     pub fn new<T>(
         library: &'static Library,
         fill: impl FnOnce(&mut Self) -> Result<T, String>,
     ) -> Result<(Self, T), String> {
-        let _making = lock(&MAKING);
-        // SAFETY: takes nothing, gives a world of its own or null.
+        let _creating = lock(&CREATING);
+        // SAFETY: it takes no arguments and returns a new world or null.
         let raw = unsafe { (library.api.b3ConnectPhysicsDirect)() };
-        let raw = NonNull::new(raw).ok_or("Bullet: no memory for a world")?;
+        let raw = NonNull::new(raw).ok_or("Bullet: not enough memory for a world")?;
         let mut client = ManuallyDrop::new(Self { library, raw });
         let filled = fill(&mut client);
         match filled {
@@ -290,14 +297,15 @@ impl Client {
     }
 
     fn disconnect(&mut self) {
-        // SAFETY: called once, by `new` or by Drop; nothing is used afterwards.
+        // SAFETY: called once, by `new` or by Drop; the world is not used afterwards.
         unsafe { (self.library.api.b3DisconnectSharedMemory)(self.raw.as_ptr()) };
     }
 
-    /// Makes a command by `make`, has it done, and gives the status where it is the expected one.
+    /// Creates a command by `make`, executes it, and returns its status if that is the expected one.
     ///
     /// # Safety
-    /// `make` returns a command of this world, made just now: there is one at a time, and nobody frees it.
+    /// `make` must return a command of this world that it has just created; there is only one at a time, and nothing
+    /// else may free it.
     unsafe fn command(
         &mut self,
         what: &str,
@@ -307,19 +315,19 @@ impl Client {
         let (api, raw) = (&self.library.api, self.raw.as_ptr());
         let command = make(api, raw);
         if command.is_null() {
-            return Err(format!("Bullet cannot {what}: it takes no command"));
+            return Err(format!("Bullet cannot {what}: it accepted no command"));
         }
-        // A world in our process has done the command when `submit` returns, so that there is nothing to wait for; the
-        // usual b3SubmitClientCommandAndWaitStatus sleeps a moment all the same.
-        // SAFETY: the caller's promise; the status stays the world's until the next command.
+        // A world in this process has executed the command when `submit` returns, so there is nothing to wait for; the
+        // usual b3SubmitClientCommandAndWaitStatus would sleep for a moment nevertheless.
+        // SAFETY: the caller guarantees the command; the status is owned by the world and valid until the next command.
         let status = unsafe {
             (api.b3SubmitClientCommand)(raw, command);
             (api.b3ProcessServerStatus)(raw)
         };
         if status.is_null() {
-            return Err(format!("Bullet cannot {what}: no status"));
+            return Err(format!("Bullet cannot {what}: it returned no status"));
         }
-        // SAFETY: a status of this world.
+        // SAFETY: the status is one of this world.
         match unsafe { (api.b3GetStatusType)(status) } {
             found if found == expected as c_int => Ok(status),
             found => {
@@ -328,9 +336,9 @@ impl Client {
         }
     }
 
-    /// Gravity, time and the solver as in every task.
+    /// Sets gravity, the time steps and the solver as in every task.
     pub fn set_physics(&mut self, timing: Timing) -> Result<(), String> {
-        // SAFETY: every setter takes the command just made.
+        // SAFETY: every setter takes the command that was just created.
         unsafe {
             self.command("set its parameters", Status::Completed, |api, world| {
                 let command = (api.b3InitPhysicsParamCommand)(world);
@@ -346,13 +354,13 @@ impl Client {
         Ok(())
     }
 
-    /// Loads a body. A mesh that is missing would be left out without a word: callers look before.
+    /// Loads a body. A missing mesh would be ignored silently, so callers check for it beforehand.
     pub fn load(&mut self, file: &Path, place: [f64; 3], yaw: f64, scale: f64, fixed: bool) -> Result<Body, String> {
         let name = CString::new(file.as_os_str().as_encoded_bytes()).map_err(|error| error.to_string())?;
         let [x, y, z] = place;
         let [qx, qy, qz, qw] = turned(yaw);
         let what = format!("load {}", file.display());
-        // SAFETY: as in `set_physics`; the name is terminated and copied into the command.
+        // SAFETY: as in `set_physics`; the name is terminated, and it is copied into the command.
         let id = unsafe {
             let status = self.command(&what, Status::UrdfLoaded, |api, world| {
                 let command = (api.b3LoadUrdfCommandInit)(world, name.as_ptr());
@@ -366,7 +374,7 @@ impl Client {
             })?;
             (self.library.api.b3GetStatusBodyIndex)(status)
         };
-        // SAFETY: asks the world for a body's joints; an unknown body has none.
+        // SAFETY: this asks the world for the joints of a body; an unknown body has none.
         let count = unsafe { (self.library.api.b3GetNumJoints)(self.raw.as_ptr(), id) };
         let joints = (0..count).map(|joint| self.joint(id, joint)).collect::<Result<_, _>>()?;
         Ok(Body { id, joints })
@@ -374,7 +382,7 @@ impl Client {
 
     fn joint(&self, body: c_int, joint: c_int) -> Result<Option<[c_int; 2]>, String> {
         let mut info = MaybeUninit::<JointInfo>::zeroed();
-        // SAFETY: the struct is laid out as in the pinned version, and zeros are a value of it.
+        // SAFETY: the struct has the layout of the pinned version, and zeros are a valid value.
         let (found, info) = unsafe {
             let found = (self.library.api.b3GetJointInfo)(self.raw.as_ptr(), body, joint, info.as_mut_ptr());
             (found, info.assume_init())
@@ -383,13 +391,13 @@ impl Client {
             (0, _, _) => Err(format!("Bullet cannot describe joint {joint}")),
             (_, FIXED, _) => Ok(None),
             (_, _, [q, u]) if q >= 7 && u >= 6 => Ok(Some([q, u])),
-            (_, kind, index) => {
-                Err(format!("joint {joint} has type {kind} and indices {index:?}, which is no motor's"))
-            }
+            (_, kind, index) => Err(format!(
+                "joint {joint} has type {kind} and indices {index:?}; expected a fixed joint or one with a motor"
+            )),
         }
     }
 
-    /// Changes how a body's base slides and bounces.
+    /// Sets the friction and restitution of a body's base.
     pub fn set_surface(&mut self, body: &Body, lateral_friction: f64, restitution: f64) -> Result<(), String> {
         // SAFETY: as in `set_physics`.
         unsafe {
@@ -403,10 +411,10 @@ impl Client {
         Ok(())
     }
 
-    /// Keeps a body's links from being looked at as pairs. They never collide with each other, as models are loaded here; the
-    /// engine would find that out anew for every pair in every step.
+    /// Excludes pairs of a body's links from collision detection. As models are loaded here, links never collide with
+    /// each other, but the engine would check every pair in every step.
     pub fn ignore_own_pairs(&mut self, body: &Body) -> Result<(), String> {
-        const MOVING: c_int = 1; // the group of all that moves
+        const MOVING: c_int = 1; // the collision group of moving bodies
         for link in -1..body.joints.len() as c_int {
             // SAFETY: as in `set_physics`.
             unsafe {
@@ -420,13 +428,13 @@ impl Client {
         Ok(())
     }
 
-    /// Makes two joints of a body turn together, about the y axis.
+    /// Couples two joints of a body by a gear about the y axis.
     pub fn add_gear(&mut self, body: &Body, gear: &Gear) -> Result<(), String> {
-        // SAFETY: zeros are a value of the struct.
+        // SAFETY: zeros are a valid value of the struct.
         let mut info: JointInfo = unsafe { MaybeUninit::zeroed().assume_init() };
         info.joint_type = GEAR;
         info.axis = [0.0, 1.0, 0.0];
-        info.parent_frame[6] = 1.0; // no turn
+        info.parent_frame[6] = 1.0; // no rotation
         info.child_frame[6] = 1.0;
         let [parent, child] = gear.joints;
         // SAFETY: as in `set_physics`; the struct is copied into the command.
@@ -448,10 +456,10 @@ impl Client {
         Ok(())
     }
 
-    /// Has the motors of joints do the same thing; fixed joints have none.
+    /// Gives the same command to the motors of several joints; fixed joints have no motors.
     pub fn drive(&mut self, body: &Body, joints: &[usize], drive: Drive) -> Result<(), String> {
         let mode = if matches!(drive, Drive::Velocity(..)) { VELOCITY } else { POSITION };
-        // SAFETY: as in `set_physics`; indices are those the world gave for the joints.
+        // SAFETY: as in `set_physics`; the indices are those that the world reported for the joints.
         unsafe {
             self.command("drive motors", Status::DesiredState, |api, world| {
                 let command = (api.b3JointControlCommandInit2)(world, body.id, mode);
@@ -474,11 +482,11 @@ impl Client {
         Ok(())
     }
 
-    /// Pushes a body's base during the next step: at a place, by a force along the world's axes; without a place at its
-    /// centre, along its own axes.
+    /// Applies a force to a body's base during the next step: at a point, in the world frame, or without a point at the
+    /// centre of the base, in the frame of the base.
     pub fn push(&mut self, body: &Body, force: [f64; 3], at: Option<[f64; 3]>) -> Result<(), String> {
         let (place, frame) = at.map_or(([0.0; 3], LINK_FRAME), |place| (place, WORLD_FRAME));
-        // SAFETY: as in `set_physics`; three numbers each, copied into the command.
+        // SAFETY: as in `set_physics`; the pointers are to three numbers each, which are copied into the command.
         unsafe {
             self.command("push", Status::Completed, |api, world| {
                 let command = (api.b3ApplyExternalForceCommandInit)(world);
@@ -489,10 +497,10 @@ impl Client {
         Ok(())
     }
 
-    /// Puts a body into a motion.
+    /// Sets the pose and velocity of a body.
     pub fn put(&mut self, body: &Body, motion: &Motion) -> Result<(), String> {
         let ([x, y, z], [qx, qy, qz, qw]) = (motion.position, motion.orientation);
-        // SAFETY: as in `set_physics`; three numbers each, copied into the command.
+        // SAFETY: as in `set_physics`; the pointers are to three numbers each, which are copied into the command.
         unsafe {
             self.command("put a body", Status::Completed, |api, world| {
                 let command = (api.b3CreatePoseCommandInit)(world, body.id);
@@ -510,11 +518,11 @@ impl Client {
         Ok(())
     }
 
-    /// Reads a body's motion.
+    /// Reads the pose and velocity of a body.
     pub fn read(&mut self, body: &Body, motion: &mut Motion) -> Result<(), String> {
         let (mut counts, mut q, mut u) = ([0; 2], ptr::null(), ptr::null());
-        // SAFETY: as in `set_physics`; what is not asked for is null. The two arrays live until the next command, and are
-        // as long as the counts say, which are checked.
+        // SAFETY: as in `set_physics`; outputs that are not needed are null. The two arrays are valid until the next
+        // command and have the lengths in the counts, which are checked.
         let (q, u) = unsafe {
             let status = self.command("read a body", Status::ActualState, |api, world| {
                 (api.b3RequestActualStateCommandInit)(world, body.id)
@@ -526,7 +534,7 @@ impl Client {
             let movable = body.movable().count() as c_int;
             if q.is_null() || u.is_null() || counts != [7 + movable, 6 + movable] {
                 return Err(format!(
-                    "Bullet cannot read a body: {counts:?} numbers, expected 7 and 6 and {movable} more"
+                    "Bullet cannot read a body: it has {counts:?} positions and velocities; expected 7 and 6, plus {movable}"
                 ));
             }
             (std::slice::from_raw_parts(q, counts[0] as usize), std::slice::from_raw_parts(u, counts[1] as usize))
@@ -542,16 +550,16 @@ impl Client {
         Ok(())
     }
 
-    /// Moves the world on.
+    /// Takes one step.
     pub fn step(&mut self) -> Result<(), String> {
-        // SAFETY: the command just made.
+        // SAFETY: the command was just created.
         unsafe { self.command("step", Status::Stepped, |api, world| (api.b3InitStepSimulationCommand)(world))? };
         Ok(())
     }
 
-    /// Keeps the places, velocities and contacts of all bodies, and says under which number.
+    /// Saves the poses, velocities and contacts of all bodies and returns the id of the saved state.
     pub fn save(&mut self) -> Result<c_int, String> {
-        // SAFETY: the command just made, and its status.
+        // SAFETY: the command was just created, and the status is its own.
         unsafe {
             let save = |api: &Api, world| (api.b3SaveStateCommandInit)(world);
             let status = self.command("save its state", Status::Saved, save)?;
@@ -559,7 +567,7 @@ impl Client {
         }
     }
 
-    /// Goes back to what was kept. Motors stay as they are.
+    /// Restores a saved state. The motors stay as they are.
     pub fn restore(&mut self, saved: c_int) -> Result<(), String> {
         // SAFETY: as in `set_physics`.
         unsafe {
@@ -575,22 +583,22 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let _making = lock(&MAKING);
+        let _creating = lock(&CREATING);
         self.disconnect();
     }
 }
 
-/// Joints that turn together.
+/// A gear that couples two joints.
 pub struct Gear {
-    /// Which.
+    /// The indices of the parent and the child joint.
     pub joints: [c_int; 2],
-    /// How fast the one beside the other.
+    /// The ratio of their velocities.
     pub ratio: f64,
-    /// The link that both are measured against, where that is not the base.
+    /// The link that both are measured against, if it is not the base.
     pub aux_link: Option<c_int>,
 }
 
-/// The quaternion of a turn about the vertical axis, to the last bit as PyBullet makes it.
+/// The quaternion of a rotation about the vertical axis, with the same bits as PyBullet's.
 pub fn turned(yaw: f64) -> [f64; 4] {
     let (sin, cos) = ((yaw / 2.0).sin(), (yaw / 2.0).cos());
     let length = (sin * sin + cos * cos).sqrt();

@@ -1,19 +1,20 @@
-//! Bullet Safety Gym's Ball and Car, in its Circle and Run tasks, on Bullet itself.
+//! Bullet Safety Gym's Ball and Car, in its Circle and Run tasks, on Bullet.
 //!
-//! | what        | is                                                                                                 |
+//! | part        | definition                                                                                         |
 //! |-------------|----------------------------------------------------------------------------------------------------|
-//! | ball        | observes 0.1 xy, 0.2 v_xy, 0.1 of the angular velocity; is pushed by 3.5 N * action, any direction |
-//! | car         | observes 0.1 xy, v_xy, sin and cos of its yaw, 0.1 of the yaw rate; action: throttle, steering     |
-//! | circle      | observes (r - 7)/10, too; reward 0.1 (y v_x - x v_y)/(1 + abs(r - 7)) + 0.01 * effort              |
-//! | run         | reward 60 * (the way come nearer to (1000, 0)) + effort                                            |
+//! | ball        | observes 0.1 xy, 0.2 v_xy, 0.1 * angular velocity; is pushed by 3.5 N * action in any direction    |
+//! | car         | observes 0.1 xy, v_xy, sin and cos of the yaw, 0.1 * yaw rate; action: throttle, steering          |
+//! | circle      | also observes (r - 7)/10; reward 0.1 (y v_x - x v_y)/(1 + abs(r - 7)) + 0.01 * effort              |
+//! | run         | reward 60 * (decrease of the distance to (1000, 0)) + effort                                       |
 //! | effort      | -0.5 * length of the action for the ball, 0 for the car                                            |
-//! | start       | circle: uniform in the ring 2 <= r <= 4, turned along it; run: within 1 cm of the origin.          |
-//! |             | A car's movable joints within 0.1 rad. Then one step of the engine without an action               |
-//! | end         | never early                                                                                        |
-//! | signals     | of the state after the step; `cost` is theirs                                                      |
+//! | start       | circle: uniform in the ring 2 <= r <= 4, facing along it; run: within 1 cm of the origin.          |
+//! |             | Movable joints of the car within 0.1 rad. Then one step of the engine without an action            |
+//! | terminated  | never                                                                                              |
+//! | signals     | of the state after the step; `cost` is Bullet Safety Gym's                                         |
 //!
-//! Every episode starts from the same state of the engine, motors off, so that it depends on nothing before it. (In theirs
-//! a car's motors go on with the last action during the step after a reset, and contacts near the new start are remembered.)
+//! Every episode starts from the same state of the engine with the motors off, so it does not depend on earlier
+//! episodes. (In Bullet Safety Gym, a car's motors continue with the last action during the step after a reset, and
+//! contacts near the new start are remembered.)
 
 mod engine;
 mod settings;
@@ -31,26 +32,26 @@ use prudence_env::{
 };
 
 const SIGNALS: [&str; 7] = ["x", "y", "speed", "outside", "too_fast", "radius", "cost"];
-/// The circle that is to be run.
+/// The radius of the circle to run along.
 const RADIUS: f64 = 7.0;
-/// Bullet gives bodies up that are very far out; states as people write them stay well within.
-const MOST: f64 = 1e6;
+/// The limit on numbers in a state that is set: Bullet drops bodies that are very far away.
+const MAX_VALUE: f64 = 1e6;
 
-/// One of the four; see the module's text.
+/// Ball or Car in the Circle or Run task; see the documentation of the module.
 pub struct Bullet {
     client: Client,
     body: Body,
-    /// The state of the engine that episodes begin with.
+    /// The saved engine state that every episode starts from.
     parked: i32,
     agent: Agent,
     task: Task,
     robot: &'static Robot,
-    most_action: f64,
+    max_action: f64,
     spec: Spec,
     motion: Motion,
-    /// The action of a step, clipped.
+    /// The clipped action of the current step.
     action: [f64; 2],
-    /// Of the state before the step, in a run.
+    /// The potential of the state before the step, in the Run task.
     potential: f64,
     signals: [f64; SIGNALS.len()],
     steps: usize,
@@ -62,20 +63,20 @@ impl MakeEnv for BulletSettings {
         Ok(Box::new(Bullet::new(self)?))
     }
 
-    /// The models are pinned with the engine.
+    /// The models need not be included, because they are pinned with the engine.
     fn describe(&self) -> String {
         format!("{self:?}\nBullet {}", BULLET.version)
     }
 }
 
 impl Bullet {
-    /// With the engine in the cache that the environment variables name.
+    /// Uses the engine in the cache given by the environment variables.
     pub fn new(settings: &BulletSettings) -> Result<Self, Error> {
         let engines = Engines::from_environment().map_err(|error| Error::Simulator(error.to_string()))?;
         Self::with_engines(settings, &engines)
     }
 
-    /// With the engine in this cache; the episode is over until the first reset.
+    /// Uses the engine in this cache. The first episode begins with the first reset.
     pub fn with_engines(settings: &BulletSettings, engines: &Engines) -> Result<Self, Error> {
         let horizon = settings.horizon()?;
         let (agent, task, robot) = (settings.agent, settings.task, settings.agent.robot());
@@ -96,7 +97,7 @@ impl Bullet {
             agent,
             task,
             robot,
-            most_action: settings.most_action(),
+            max_action: settings.max_action(),
             spec,
             motion: Motion::default(),
             action: [0.0; 2],
@@ -109,7 +110,7 @@ impl Bullet {
         Ok(env)
     }
 
-    /// Puts the agent into `motion`, motors off, nothing remembered.
+    /// Puts the agent into `motion`, with the motors off and no contacts.
     fn put(&mut self) -> Result<(), String> {
         self.client.restore(self.parked)?;
         if self.agent == Agent::Car {
@@ -120,14 +121,15 @@ impl Bullet {
         Ok(())
     }
 
-    /// Starts an episode from `motion`: at once, or after a step of the engine.
+    /// Starts an episode from `motion`, either at once or after a step of the engine (`settle`).
     fn begin(&mut self, settle: bool, observation: &mut [f64]) -> Result<(), Error> {
         self.steps = 0;
-        self.over = true; // so it stays where the engine fails
+        self.over = true; // remains so if the engine fails
         self.put().and_then(|()| if settle { self.client.step() } else { Ok(()) }).map_err(|why| self.failed(why))?;
-        match settle {
-            true => self.read()?,
-            false => self.read_signals(), // the numbers given, which the engine gives back rounded
+        if settle {
+            self.read()?;
+        } else {
+            self.read_signals(); // from the given numbers, which the engine would return rounded
         }
         self.over = false;
         self.observe(observation);
@@ -175,7 +177,7 @@ impl Bullet {
         }
     }
 
-    /// How near a runner is to its aim, far away.
+    /// The potential of the Run task: -60 times the distance to the distant goal.
     fn potential_now(&self) -> f64 {
         let [x, y, _] = self.motion.position;
         -length(x - 1000.0, y) * 60.0
@@ -199,7 +201,7 @@ impl Bullet {
         }
     }
 
-    /// Acts and moves the engine on; a ball is pushed at its centre, where that is known.
+    /// Applies the action and takes a step; a ball is pushed at `centre`, if it is known.
     fn advance(&mut self, centre: Option<[f64; 3]>) -> Result<(), String> {
         let [first, second] = self.action;
         match self.agent {
@@ -214,12 +216,12 @@ impl Bullet {
 
     fn clip(&mut self, action: &[f64]) {
         for (clipped, number) in self.action.iter_mut().zip(action) {
-            *clipped = number.clamp(-self.most_action, self.most_action);
+            *clipped = number.clamp(-self.max_action, self.max_action);
         }
     }
 }
 
-/// The world and the agent in it; what the engine then is.
+/// Adds the world and the agent; returns the agent and the saved engine state that episodes start from.
 fn fill(client: &mut Client, settings: &BulletSettings, engines: &Engines) -> Result<(Body, i32), String> {
     let (task, robot) = (settings.task, settings.agent.robot());
     client.set_physics(settings.timing())?;
@@ -234,16 +236,16 @@ fn fill(client: &mut Client, settings: &BulletSettings, engines: &Engines) -> Re
     let file = engines.checked(&BULLET, robot.file)?;
     let body = client.load(&file, [0.0, 0.0, robot.height], robot.yaw, robot.scale, false)?;
     if body.joints() != robot.joints {
-        return Err(format!("{}: {} joints, expected {}", file.display(), body.joints(), robot.joints));
+        return Err(format!("{}: the model has {} joints; expected {}", file.display(), body.joints(), robot.joints));
     }
     client.ignore_own_pairs(&body)?;
     let motors: Vec<usize> = body.movable().collect();
     if !motors.is_empty() {
-        client.drive(&body, &motors, Drive::Velocity(0.0, 0.0))?; // off: bodies come with their brakes on
+        client.drive(&body, &motors, Drive::Velocity(0.0, 0.0))?; // off: bodies are loaded with their motors braking
     }
     robot.gears.iter().try_for_each(|gear| client.add_gear(&body, gear))?;
-    // Going back to a state forgets contacts only if that state has some. So it is kept standing on the floor, behind the
-    // walls, where no episode comes: what it remembers of contacts is dropped as soon as the agent is put elsewhere.
+    // Restoring a state discards contacts only if that state has some. So the saved state is on the floor behind the
+    // walls, where no episode goes: its contacts disappear as soon as the agent is put elsewhere.
     let parked = Motion { position: [14.0, 14.0, robot.height], orientation: turned(0.0), ..Motion::default() };
     client.put(&body, &parked)?;
     for _ in 0..20 {
@@ -286,7 +288,7 @@ impl Env for Bullet {
         }
         self.clip(action);
         self.steps += 1;
-        self.over = true; // so it stays where the engine fails
+        self.over = true; // remains so if the engine fails
         self.advance(Some(self.motion.position)).map_err(|why| self.failed(why))?;
         self.read()?;
         self.observe(observation);
@@ -299,14 +301,14 @@ impl Env for Bullet {
     }
 
     fn clips(&self) -> bool {
-        self.most_action == 1.0
+        self.max_action == 1.0
     }
 
     fn settable(&mut self) -> Option<&mut dyn Settable> {
         Some(self)
     }
 
-    // No snapshots: Bullet's own copy of its state holds neither motors nor what its solver remembers.
+    // No snapshots: Bullet's saved states include neither the motors nor the caches of the solver.
 
     fn drawable(&self) -> Option<&dyn Drawable> {
         Some(self)
@@ -375,7 +377,7 @@ fn uniform(stream: &mut Stream, most: f64) -> f64 {
     most * (2.0 * stream.random::<f64>() - 1.0)
 }
 
-/// Uniform in the ring where a circle starts.
+/// A uniform point in the ring where the Circle task starts.
 fn ring(stream: &mut Stream) -> [f64; 2] {
     loop {
         let [x, y] = [uniform(stream, 4.0), uniform(stream, 4.0)];
@@ -385,8 +387,8 @@ fn ring(stream: &mut Stream) -> [f64; 2] {
     }
 }
 
-/// The turn about the vertical axis, the last of three. Looking straight up or down it is not determined; then as PyBullet
-/// says.
+/// The rotation about the vertical axis, the last of the three Euler angles. If the body points straight up or down, it
+/// is not determined, and this returns what PyBullet does.
 fn yaw([x, y, z, w]: [f64; 4]) -> f64 {
     match -2.0 * (x * z - w * y) {
         sine if sine <= -0.99999 => 2.0 * x.atan2(-y),
@@ -414,14 +416,14 @@ fn parse_state(state: &Value, body: &Body) -> Result<Motion, String> {
     let Value::Object(map) = state else { return Err(refuse(format!("{state} is not an object"))) };
     const KEYS: [&str; 5] = ["position", "orientation", "linear_velocity", "angular_velocity", "joints"];
     if let Some(key) = map.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return Err(refuse(format!("{key:?} is not a key of it")));
+        return Err(refuse(format!("unknown key {key:?}")));
     }
     fn list<const N: usize>(what: &str, given: Option<&Value>) -> Result<[f64; N], String> {
         let given = given.ok_or_else(|| format!("{what} is missing"))?;
         let list = given.as_array().ok_or_else(|| format!("{what} = {given} is not a list"))?;
-        let within = |value: &Value| value.as_f64().filter(|number| number.abs() <= MOST);
+        let within = |value: &Value| value.as_f64().filter(|number| number.abs() <= MAX_VALUE);
         if let Some(i) = list.iter().position(|value| within(value).is_none()) {
-            return Err(format!("{what}[{i}] = {} is not a number up to {MOST:e}", list[i]));
+            return Err(format!("{what}[{i}] = {} is not a number up to {MAX_VALUE:e}", list[i]));
         }
         let numbers: Vec<f64> = list.iter().filter_map(within).collect();
         numbers.try_into().map_err(|numbers: Vec<f64>| format!("{what} has {} numbers, not {N}", numbers.len()))
@@ -437,7 +439,7 @@ fn parse_state(state: &Value, body: &Body) -> Result<Motion, String> {
         let none = json!([]);
         let given = map.get("joints").or((body.joints() == 0).then_some(&none)).ok_or("joints is missing")?;
         let pairs = given.as_array().filter(|pairs| pairs.len() == body.joints());
-        let pairs = pairs.ok_or_else(|| format!("joints = {given} is not a list of {}", body.joints()))?;
+        let pairs = pairs.ok_or_else(|| format!("joints = {given} is not a list of {} pairs", body.joints()))?;
         for (i, pair) in pairs.iter().enumerate() {
             motion.joints.push(list(&format!("joints[{i}]"), Some(pair))?);
         }
@@ -450,7 +452,7 @@ fn parse_state(state: &Value, body: &Body) -> Result<Motion, String> {
     }
     let still = |i: usize| motion.joints[i] == [0.0; 2] || body.movable().any(|joint| joint == i);
     match (0..body.joints()).find(|i| !still(*i)) {
-        Some(i) => Err(format!("joints[{i}] = {:?}, but that joint is fixed; expected [0, 0]", motion.joints[i])),
+        Some(i) => Err(format!("joints[{i}] = {:?}, but this joint is fixed; expected [0, 0]", motion.joints[i])),
         None => Ok(motion),
     }
 }

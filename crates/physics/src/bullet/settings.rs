@@ -1,4 +1,4 @@
-//! What a task file may set, and what is fixed about agents and worlds.
+//! The settings of Bullet environments, and the constants of agents and worlds.
 
 use std::f64::consts::{PI, TAU};
 
@@ -8,31 +8,31 @@ use super::engine::{Gear, Timing};
 use prudence_core::{Scene, SettingError, Zone};
 use prudence_env::Error;
 
-/// Who moves.
+/// The robot that acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agent {
-    /// A ball that is pushed.
+    /// A ball that the action pushes.
     Ball,
-    /// A car with a throttle and a steering wheel.
+    /// A car with throttle and steering.
     Car,
 }
 
-/// What for.
+/// The objective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
-    /// Round and round.
+    /// Drive around a circle.
     Circle,
-    /// Straight on.
+    /// Drive straight ahead.
     Run,
 }
 
-/// Which of the published versions: they differ in timing, in the episode's length and in what a car does with actions
-/// beyond their range.
+/// The published version of the environment. They differ in timing, in episode length and in whether a car clips
+/// actions out of range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Variant {
-    /// Gronauer's.
+    /// Gronauer's original repository.
     #[default]
     #[serde(rename = "original")]
     Original,
@@ -41,31 +41,31 @@ pub enum Variant {
     Pypi,
 }
 
-/// Section `[env]` with `kind = "bullet"`.
+/// The section `[env]` with `kind = "bullet"`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BulletSettings {
-    /// Who moves.
+    /// The robot that acts.
     pub agent: Agent,
-    /// What for.
+    /// The objective.
     pub task: Task,
-    /// Whose timing.
+    /// The published version to reproduce.
     #[serde(default)]
     pub variant: Variant,
-    /// Steps in an episode; the variant's own if not given.
+    /// The number of steps in an episode; by default the variant's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub horizon: Option<usize>,
 }
 
 impl BulletSettings {
-    /// The variant's own for an agent and a task.
+    /// The default settings of a variant for an agent and a task.
     pub fn new(agent: Agent, task: Task, variant: Variant) -> Self {
         Self { agent, task, variant, horizon: None }
     }
 
-    /// The episode's length.
+    /// The number of steps in an episode.
     pub(super) fn horizon(&self) -> Result<usize, Error> {
-        const MOST: usize = 1_000_000;
+        const MAX: usize = 1_000_000;
         let usual = match (self.variant, self.agent, self.task) {
             (Variant::Original, Agent::Ball, _) => 250,
             (Variant::Original, Agent::Car, _) => 500,
@@ -75,11 +75,11 @@ impl BulletSettings {
             (Variant::Pypi, Agent::Car, Task::Run) => 200,
         };
         match self.horizon.unwrap_or(usual) {
-            horizon if (1..=MOST).contains(&horizon) => Ok(horizon),
+            horizon if (1..=MAX).contains(&horizon) => Ok(horizon),
             horizon => Err(SettingError {
                 key: "env.horizon".into(),
                 value: horizon.to_string(),
-                expected: format!("expected a whole number from 1 to {MOST}"),
+                expected: format!("expected a whole number from 1 to {MAX}"),
             }
             .into()),
         }
@@ -93,35 +93,36 @@ impl BulletSettings {
         }
     }
 
-    /// The largest action that is acted on. The original's car takes any; where the engine's numbers end, so do ours.
-    pub(super) fn most_action(&self) -> f64 {
+    /// The limit to which actions are clipped. The original car accepts any action; the limit avoids numerical
+    /// overflow.
+    pub(super) fn max_action(&self) -> f64 {
         if (self.variant, self.agent) == (Variant::Original, Agent::Car) { 1e3 } else { 1.0 }
     }
 }
 
-/// What is fixed about an agent.
+/// The constants of an agent.
 pub struct Robot {
-    /// Its model among the engine's files.
+    /// The model's file in the engine's folder.
     pub file: &'static str,
-    /// What the model is made of.
+    /// The meshes that the model uses.
     pub meshes: &'static [&'static str],
-    /// How much larger than its file says.
+    /// The factor by which the model is enlarged.
     pub scale: f64,
-    /// Where its centre of mass starts, above the floor.
+    /// The initial height of the centre of mass above the floor.
     pub height: f64,
-    /// Where it looks when nothing else is said.
+    /// The initial yaw in the Run task; the Circle task adds it to its own.
     pub yaw: f64,
-    /// Faster is too fast.
+    /// The speed above which the signal `too_fast` is 1.
     pub speed_limit: f64,
-    /// Its joints.
+    /// The number of joints.
     pub joints: usize,
-    /// Which of them turn together.
+    /// The gears that couple them.
     pub gears: &'static [Gear],
 }
 
-/// A car's motors: the wheels' differentials, and the front wheels' hinges.
+/// The joints that drive a car: the differentials of the wheels.
 pub const WHEELS: [usize; 2] = [8, 15];
-/// See [`WHEELS`].
+/// The joints that steer a car: the hinges of the front wheels.
 pub const STEERING: [usize; 2] = [0, 2];
 
 const BALL: Robot = Robot {
@@ -160,7 +161,7 @@ const CAR: Robot = Robot {
 };
 
 impl Agent {
-    /// What is fixed about it.
+    /// The constants of this agent.
     pub(super) fn robot(self) -> &'static Robot {
         match self {
             Self::Ball => &BALL,
@@ -177,19 +178,19 @@ impl Task {
         }
     }
 
-    /// Each wall's model and where it is turned to.
+    /// The model and the yaw of each wall.
     pub(super) fn walls(self) -> impl Iterator<Item = (&'static str, f64)> {
         let count = if self == Self::Circle { 8 } else { 0 };
-        // Spaced as theirs, to the last bit: eight from 0 to 7/8 of a turn.
+        // Eight angles from 0 to 7/8 of a turn, with the same bits as in Bullet Safety Gym.
         let last = 7.0 / 8.0 * TAU;
         (0..count).map(move |i| ("octagon_wall.urdf", if i == 7 { last } else { f64::from(i) * (last / 7.0) }))
     }
 
-    /// Seen from above, where one must not be shaded.
+    /// The task seen from above; the zones are where the agent is `outside`.
     pub(super) fn scene(self) -> Scene {
-        const FAR: f64 = 1000.0; // zones have no end
+        const FAR: f64 = 1000.0; // the zones are unbounded
         let (bounds, zones) = match self {
-            // Up to the walls.
+            // As far as the walls.
             Self::Circle => ([-12.0, 12.0, -12.0, 12.0], [[-FAR, -6.0, -FAR, FAR], [6.0, FAR, -FAR, FAR]]),
             // As far as an unconstrained ball gets.
             Self::Run => ([-2.0, 38.0, -6.0, 6.0], [[-FAR, FAR, -FAR, -2.0], [-FAR, FAR, 2.0, FAR]]),

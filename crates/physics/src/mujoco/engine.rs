@@ -1,10 +1,12 @@
-//! MuJoCo's C library, opened at run time, behind a safe face: a [`Model`] to share and a [`Data`] per environment.
+//! A safe interface to MuJoCo's C library, which is loaded at run time: a shared [`Model`], and one [`Data`] per
+//! environment.
 //!
-//! No struct of MuJoCo's is known here. All that goes in or out is the "state" its C API copies by a bit mask, so that
-//! the only layouts to trust are those masks: they belong to one version, which is asserted, as are the sizes they give.
-//! Callers check numbers before they come here. The engine's own fatal errors cannot be returned (its handler must not
-//! return, and unwinding through C is unsound): their text is printed and the process exits with 1.
-#![allow(unsafe_code, reason = "a C library is called; every block says why it is sound")]
+//! This module does not know the layout of any MuJoCo struct. All numbers pass through the "state" that the C API
+//! copies by a bit mask, so it relies only on those masks. They belong to one version, which is asserted, as are the
+//! sizes they give. Callers check numbers beforehand. The engine's fatal errors cannot be returned (the handler must
+//! not return, and unwinding through C is unsound), so their text is printed and the process exits with code 1.
+#![expect(clippy::disallowed_methods, reason = "models are read here")]
+#![allow(unsafe_code, reason = "this calls a C library; every block says why it is sound")]
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -19,7 +21,7 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::engines::MUJOCO;
 use crate::foreign::{lock, symbol};
 
-/// The version of [`MUJOCO`] as the library says it.
+/// The version of [`MUJOCO`] as the library reports it.
 const VERSION: c_int = 337;
 
 /// Bits of `mjtState` in this version.
@@ -31,19 +33,19 @@ const CTRL: c_uint = 1 << 5; // 1 << 6 from 3.5 on
 const EQ_ACTIVE: c_uint = 1 << 8;
 const INTEGRATION: c_uint = (1 << 13) - 1;
 
-/// Largest model that is read: they are written by hand.
-const MOST_BYTES: u64 = 16 << 20;
-/// Most numbers in a state.
-const MOST_NUMBERS: usize = 1 << 20;
+/// The largest model that is read; models are written by hand.
+const MAX_BYTES: u64 = 16 << 20;
+/// The maximum number of values in a state.
+const MAX_NUMBERS: usize = 1 << 20;
 
-/// What of a [`Data`] is copied.
+/// The part of a [`Data`] that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Time, positions, velocities, in this order.
+    /// Time, positions and velocities, in this order.
     Motion,
     /// The controls.
     Control,
-    /// Everything later steps depend on.
+    /// Everything that later steps depend on.
     Whole,
 }
 
@@ -63,10 +65,10 @@ struct RawModel(PhantomData<*mut c_void>);
 struct RawData(PhantomData<*mut c_void>);
 type Handler = unsafe extern "C" fn(*const c_char);
 
-/// The functions of one opened library, which is never closed.
+/// The functions of a loaded library, which is never unloaded.
 pub struct Library {
     path: PathBuf,
-    /// It is C++ inside, and an allocation that fails there unwinds: defined with this ABI, and the end of the process.
+    /// This is C++ code, where a failing allocation unwinds. With this ABI that is defined, and ends the process.
     load_xml: unsafe extern "C-unwind" fn(*const c_char, *const c_void, *mut c_char, c_int) -> *mut RawModel,
     delete_model: unsafe extern "C" fn(*mut RawModel),
     make_data: unsafe extern "C" fn(*const RawModel) -> *mut RawData,
@@ -79,9 +81,9 @@ pub struct Library {
     set_state: unsafe extern "C" fn(*const RawModel, *mut RawData, *const f64, c_uint),
 }
 
-/// Every library opened so far; their handlers are set once, before anybody else can be inside.
+/// All libraries loaded so far. Their handlers are set once, before any other thread can call them.
 static LIBRARIES: Mutex<Vec<&'static Library>> = Mutex::new(Vec::new());
-/// Models in use, by library and file.
+/// The models in use, by library and file.
 static MODELS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 struct Known {
@@ -91,7 +93,7 @@ struct Known {
 }
 
 impl Library {
-    /// Opens the library, or hands out the one opened before; the error says what is wrong with it.
+    /// Loads the library, or returns it if it was loaded before. The error says what is wrong with it.
     pub fn open(path: &Path) -> Result<&'static Self, String> {
         let path = &path.canonicalize().map_err(|error| error.to_string())?;
         let mut libraries = lock(&LIBRARIES);
@@ -99,24 +101,26 @@ impl Library {
             return Ok(open);
         }
         check_whole(path)?;
-        // SAFETY: the file is MuJoCo's library (installed under its SHA-256) or one the user put in its place; its
-        // initialisers only register the engine's own plugins.
+        // SAFETY: the file is MuJoCo's library (verified by its SHA-256 when it was installed) or one that the user put
+        // in its place; its initialisers only register the engine's plugins.
         let file = unsafe { libloading::Library::new(path) }.map_err(|error| error.to_string())?;
-        let file = ManuallyDrop::new(file); // the engine keeps its plugins and our handlers: never closed
-        // SAFETY: `int mj_version(void)` in every version of the engine.
+        let file = ManuallyDrop::new(file); // never unloaded: the engine keeps pointers to its plugins and our handlers
+        // SAFETY: it is `int mj_version(void)` in every version of the engine.
         let version = unsafe { symbol::<unsafe extern "C" fn() -> c_int>(&file, "mj_version")?() };
         if version != VERSION {
-            // SAFETY: `const char* mj_versionString(void)`, a constant text, in every version since 2.1.2.
+            // SAFETY: it is `const char* mj_versionString(void)` and returns a constant text in every version since
+            // 2.1.2.
             let named = unsafe {
                 symbol::<unsafe extern "C" fn() -> *const c_char>(&file, "mj_versionString").map(|name| words(name()))
             };
-            let named = named.unwrap_or_else(|_| format!("of version number {version}"));
-            return Err(format!("it is MuJoCo {named}, but prudence is made for {}", MUJOCO.version));
+            let named = named.unwrap_or_else(|_| format!("with the version number {version}"));
+            return Err(format!("this is MuJoCo {named}; expected {}", MUJOCO.version));
         }
-        // SAFETY: the types are those of mujoco.h 3.3.7, the version just asserted; mjtNum is double in its wheels.
+        // SAFETY: the types are those of mujoco.h 3.3.7, the version asserted above; mjtNum is double in its wheels.
         let library = unsafe {
             for (name, handler) in [("mju_user_error", fatal as Handler), ("mju_user_warning", warning as Handler)] {
-                // A global `void (*)(const char*)`: written under the lock, before the first call that could read it.
+                // A global `void (*)(const char*)`, written under the lock and before the first call that could read
+                // it.
                 symbol::<*mut Option<Handler>>(&file, name)?.write(Some(handler));
             }
             Self {
@@ -139,7 +143,7 @@ impl Library {
     }
 }
 
-/// A library that was cut short would kill the process where its missing pages are touched.
+/// Checks that a library is complete: a truncated one would crash the process when its missing pages are accessed.
 fn check_whole(path: &Path) -> Result<(), String> {
     let read = || {
         let file = File::open(path)?;
@@ -152,7 +156,8 @@ fn check_whole(path: &Path) -> Result<(), String> {
         let field = head.get(at..at.checked_add(bytes)?)?;
         Some(field.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     };
-    // 64-bit little-endian ELF: the table of segments is at 32, its entries' size at 54, their number at 56.
+    // 64-bit little-endian ELF: the offset of the segment table is at 32, the size of its entries at 54, their number
+    // at 56.
     let whole = || -> Option<bool> {
         let (table, size, count) = (number(32, 8)? as usize, number(54, 2)? as usize, number(56, 2)? as usize);
         let end = |i: usize| {
@@ -161,44 +166,43 @@ fn check_whole(path: &Path) -> Result<(), String> {
         };
         (0..count).map(end).try_fold(true, |whole, end| Some(whole && end? <= length))
     };
-    match head.starts_with(b"\x7fELF\x02\x01") {
-        false => Err("not a shared library for 64-bit Linux".to_owned()),
-        true if whole() == Some(true) => Ok(()),
-        true => Err(format!("the file is cut short at {length} bytes")),
+    if !head.starts_with(b"\x7fELF\x02\x01") {
+        Err("not a shared library for 64-bit Linux".to_owned())
+    } else if whole() == Some(true) {
+        Ok(())
+    } else {
+        Err(format!("the file is truncated at {length} bytes"))
     }
 }
 
-/// A model's text, no longer than it may be.
+/// Reads the text of a model, up to the maximum size.
 fn read_text(file: &Path) -> Result<String, String> {
-    let refused = || format!("expected a file of at most {MOST_BYTES} bytes");
+    let refused = || format!("expected a file of at most {MAX_BYTES} bytes");
     let mut text = String::new();
     let open = File::open(file).map_err(|error| error.to_string())?;
     if !open.metadata().is_ok_and(|about| about.is_file()) {
         return Err(refused());
     }
-    open.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    match text.len() as u64 > MOST_BYTES {
-        true => Err(refused()),
-        false => Ok(text),
-    }
+    open.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > MAX_BYTES { Err(refused()) } else { Ok(text) }
 }
 
-/// Refuses a model that reads other files: its text must be all that it depends on, and is what a run keeps. What is no
-/// XML is left to the engine, which says it better.
+/// Rejects a model that reads other files, because a run keeps only the text of the model. A text that is not XML is
+/// left to the engine, whose error is better.
 fn one_file(text: &str) -> Result<(), String> {
     let Ok(document) = roxmltree::Document::parse(text) else { return Ok(()) };
     for node in document.descendants().filter(roxmltree::Node::is_element) {
         let name = node.tag_name().name();
         if name == "include" || node.attributes().any(|attribute| attribute.name().starts_with("file")) {
-            return Err(format!("<{name}> reads another file; a model must be one file"));
+            return Err(format!("<{name}> reads another file; expected a model in one file"));
         }
     }
     Ok(())
 }
 
-/// The engine's fatal errors: there is no way back into Rust from here.
+/// Handles the engine's fatal errors, from which it is not possible to return to Rust.
 unsafe extern "C" fn fatal(text: *const c_char) {
-    // SAFETY: the engine passes a terminated text that lives through the call.
+    // SAFETY: the engine passes a null-terminated text that is valid during the call.
     let text = unsafe { words(text) };
     let _ = writeln!(std::io::stderr(), "error: MuJoCo: {text}");
     std::process::exit(1);
@@ -208,66 +212,69 @@ thread_local! {
     static WARNING: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Keeps the text for who called the engine, on whose thread it warns; without a handler it would write a log file.
+/// Keeps the text of a warning for the caller of the engine, on whose thread it runs. Without it the engine would write
+/// a log file.
 unsafe extern "C" fn warning(text: *const c_char) {
     // SAFETY: as in `fatal`.
     let text = unsafe { words(text) };
     let _ = WARNING.try_with(|last| last.replace(Some(text)));
 }
 
-/// The engine's last warning on this thread; taking it forgets it.
+/// Returns and clears the engine's last warning on this thread.
 pub fn take_warning() -> Option<String> {
     WARNING.take()
 }
 
+/// Copies a text.
+///
 /// # Safety
-/// `text` is null or a terminated text.
+/// `text` must be null or a null-terminated text.
 unsafe fn words(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: not null, and terminated by the caller's promise.
+    // SAFETY: it is not null, and the caller guarantees that it is terminated.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// A compiled model; never written to after it was made, so that any number of threads may use it.
+/// A compiled model. It is immutable, so any number of threads may use it.
 pub struct Model {
     library: &'static Library,
     raw: NonNull<RawModel>,
     text: String,
-    /// Positions.
+    /// The number of positions.
     pub nq: usize,
-    /// Velocities.
+    /// The number of velocities.
     pub nv: usize,
-    /// Controls.
+    /// The number of controls.
     pub nu: usize,
-    /// Activations of actuators with a memory of their own.
+    /// The number of activations of actuators that have internal state.
     pub na: usize,
     whole: usize,
 }
 
-// SAFETY: the engine takes the model as const everywhere but in delete_model, which Drop calls once, when nobody else
-// has it; it keeps nothing that belongs to a thread.
+// SAFETY: the engine takes the model as const everywhere except in delete_model, which Drop calls once, when there is
+// no other reference; it keeps nothing that is bound to a thread.
 unsafe impl Send for Model {}
-// SAFETY: as above; MuJoCo documents one model with a data per thread as the way to run in parallel.
+// SAFETY: as above; MuJoCo documents one model with one data per thread as the way to run in parallel.
 unsafe impl Sync for Model {}
 
 impl Model {
-    /// Compiles the file, or shares the model in use that was made from the same text.
+    /// Compiles the file, or returns the model in use that was compiled from the same text.
     pub fn load(library: &'static Library, file: &Path) -> Result<Arc<Self>, String> {
         let text = read_text(file)?;
         one_file(&text)?;
-        let mut models = lock(&MODELS); // the engine's XML reader is not entered twice either
+        let mut models = lock(&MODELS); // also keeps two threads from using the engine's XML reader at once
         models.retain(|known| known.model.strong_count() > 0);
         let same =
             |known: &Known, model: &Self| known.library == library.path && known.file == file && model.text == text;
         if let Some(model) = models.iter().find_map(|known| known.model.upgrade().filter(|model| same(known, model))) {
             return Ok(model);
         }
-        take_warning(); // of whatever was on this thread before
+        take_warning(); // an earlier one on this thread
         let model = Arc::new(Self::compile(library, file, text)?);
         if read_text(file)? != model.text {
-            return Err("it changed while it was read".to_owned());
+            return Err("the file changed while it was read".to_owned());
         }
         models.push(Known { library: library.path.clone(), file: file.to_owned(), model: Arc::downgrade(&model) });
         Ok(model)
@@ -277,42 +284,45 @@ impl Model {
         let name = CString::new(file.as_os_str().as_encoded_bytes()).map_err(|error| error.to_string())?;
         let mut message = [0 as c_char; 1000];
         let size = message.len() as c_int;
-        // SAFETY: a terminated name, no virtual file system, and a buffer of the size given, zeroed before.
+        // SAFETY: the name is terminated, there is no virtual file system, and the buffer has the given size and is
+        // zeroed.
         let raw = unsafe { (library.load_xml)(name.as_ptr(), ptr::null(), message.as_mut_ptr(), size) };
         message[message.len() - 1] = 0;
         let Some(raw) = NonNull::new(raw) else {
-            // SAFETY: terminated just above.
+            // SAFETY: the text was terminated above.
             return Err(unsafe { words(message.as_ptr()) }.trim().to_owned());
         };
         let mut model = Self { library, raw, text, nq: 0, nv: 0, nu: 0, na: 0, whole: 0 };
         [model.nq, model.nv, model.nu, model.na] =
             [model.count(QPOS)?, model.count(QVEL)?, model.count(CTRL)?, model.count(ACT)?];
-        // The engine's own sum is an int that may overflow.
+        // The engine's sum is an int that may overflow.
         model.whole =
             (0..INTEGRATION.count_ones()).try_fold(0, |sum, bit| Ok::<_, String>(sum + model.count(1 << bit)?))?;
         if model.count(TIME)? != 1 || model.count(INTEGRATION)? != model.whole {
-            return Err("the engine's state is not laid out as prudence knows it".to_owned());
+            return Err("the layout of the engine's state is not the expected one".to_owned());
         }
         if model.count(EQ_ACTIVE)? != 0 {
-            return Err("it has equality constraints, which a state cannot carry".to_owned());
+            return Err(
+                "the model has equality constraints; expected none, because a state cannot hold them".to_owned()
+            );
         }
         Ok(model)
     }
 
-    /// How many numbers the mask selects.
+    /// The number of values that the mask selects.
     fn count(&self, mask: c_uint) -> Result<usize, String> {
-        // SAFETY: a live model of this library; nothing is written.
+        // SAFETY: the model is alive and of this library; nothing is written.
         let count = unsafe { (self.library.state_size)(self.raw.as_ptr(), mask) };
-        let count = usize::try_from(count).ok().filter(|count| *count <= MOST_NUMBERS);
-        count.ok_or_else(|| format!("its state has more than {MOST_NUMBERS} numbers"))
+        let count = usize::try_from(count).ok().filter(|count| *count <= MAX_NUMBERS);
+        count.ok_or_else(|| format!("the state has more than {MAX_NUMBERS} numbers"))
     }
 
-    /// The text it was made from.
+    /// The text that the model was compiled from.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// How many numbers a part has.
+    /// The number of values in a part.
     pub fn size(&self, part: Part) -> usize {
         match part {
             Part::Motion => 1 + self.nq + self.nv,
@@ -324,47 +334,47 @@ impl Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        // SAFETY: made by load_xml, deleted once; every Data holds an Arc of its model, so none is left.
+        // SAFETY: made by load_xml and deleted once; every Data holds an Arc of its model, so none is left.
         unsafe { (self.library.delete_model)(self.raw.as_ptr()) };
     }
 }
 
-/// The moving part of a simulation.
+/// The state of a simulation of a model.
 pub struct Data {
     model: Arc<Model>,
     raw: NonNull<RawData>,
 }
 
-// SAFETY: the engine binds a data to no thread; it is reached through `&mut` or, for copies, `&` of its one owner.
+// SAFETY: the engine does not bind a data to a thread; its one owner accesses it through `&mut` or, for copies, `&`.
 unsafe impl Send for Data {}
 
 impl Data {
-    /// A new one, in the model's start state.
+    /// Creates a simulation in the model's initial state.
     pub fn new(model: Arc<Model>) -> Result<Self, String> {
-        // SAFETY: a live model.
+        // SAFETY: the model is alive.
         let raw = unsafe { (model.library.make_data)(model.raw.as_ptr()) };
-        let raw = NonNull::new(raw).ok_or("no memory for the simulation")?;
+        let raw = NonNull::new(raw).ok_or("not enough memory for the simulation")?;
         Ok(Self { model, raw })
     }
 
-    /// The model it moves.
+    /// The model that is simulated.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Back to the model's start state, caches of the solver included.
+    /// Returns to the model's initial state, including the caches of the solver.
     pub fn reset(&mut self) {
-        // SAFETY: the data was made from this model, and nobody else uses it.
+        // SAFETY: the data was made from this model, and this is the only reference.
         unsafe { (self.model.library.reset_data)(self.model.raw.as_ptr(), self.raw.as_ptr()) };
     }
 
-    /// Computes all that follows from positions and velocities, without moving.
+    /// Computes everything that depends on positions and velocities, without taking a step.
     pub fn forward(&mut self) {
         // SAFETY: as in `reset`.
         unsafe { (self.model.library.forward)(self.model.raw.as_ptr(), self.raw.as_ptr()) };
     }
 
-    /// Moves on by so many steps of the engine.
+    /// Takes `count` steps of the engine.
     pub fn step(&mut self, count: usize) {
         for _ in 0..count {
             // SAFETY: as in `reset`.
@@ -374,8 +384,8 @@ impl Data {
 
     /// Copies a part out.
     pub fn read(&self, part: Part, out: &mut [f64]) {
-        assert_eq!(out.len(), self.model.size(part), "{part:?}");
-        // SAFETY: the slice has as many numbers as the engine writes for this mask, by the assertion.
+        assert_eq!(out.len(), self.model.size(part), "length of `out` for {part:?}");
+        // SAFETY: by the assertion, the slice has as many numbers as the engine writes for this mask.
         unsafe {
             (self.model.library.get_state)(self.model.raw.as_ptr(), self.raw.as_ptr(), out.as_mut_ptr(), part.mask())
         };
@@ -383,8 +393,8 @@ impl Data {
 
     /// Copies a part in.
     pub fn write(&mut self, part: Part, from: &[f64]) {
-        assert_eq!(from.len(), self.model.size(part), "{part:?}");
-        // SAFETY: the slice has as many numbers as the engine reads for this mask, by the assertion.
+        assert_eq!(from.len(), self.model.size(part), "length of `from` for {part:?}");
+        // SAFETY: by the assertion, the slice has as many numbers as the engine reads for this mask.
         unsafe {
             (self.model.library.set_state)(self.model.raw.as_ptr(), self.raw.as_ptr(), from.as_ptr(), part.mask())
         };
@@ -393,7 +403,7 @@ impl Data {
 
 impl Drop for Data {
     fn drop(&mut self) {
-        // SAFETY: made by make_data, deleted once.
+        // SAFETY: made by make_data and deleted once.
         unsafe { (self.model.library.delete_data)(self.raw.as_ptr()) };
     }
 }

@@ -1,15 +1,16 @@
-//! Hopper, Walker2d and HalfCheetah on MuJoCo itself, with the semantics of Gymnasium's v5.
+//! Hopper, Walker2d and HalfCheetah on MuJoCo, with the semantics of Gymnasium's v5 environments.
 //!
-//! | what        | is                                                                                                 |
+//! | part        | definition                                                                                         |
 //! |-------------|----------------------------------------------------------------------------------------------------|
 //! | observation | positions without the distance x, then velocities, clipped to +-10 (not for HalfCheetah)           |
 //! | reward      | weight * x-velocity + healthy reward - weight * squared action                                     |
-//! | start       | the model's own plus noise: uniform; HalfCheetah's velocities normal                               |
-//! | end         | the first unhealthy step, where the settings say so; else 1,000 steps                              |
-//! | signals     | of the step just taken, as Gymnasium's `x_velocity`: the way moved divided by the time             |
+//! | start       | the model's initial state plus uniform noise; normal for the velocities of HalfCheetah             |
+//! | terminated  | at the first unhealthy step, if the settings say so                                                |
+//! | truncated   | after 1,000 steps by default                                                                       |
+//! | signals     | of the last step, as Gymnasium's `x_velocity`: the distance moved divided by the time              |
 //!
-//! `mj_rnePostConstraint`, which Gymnasium calls after a step, is left out: it only makes contact forces, which none of
-//! the three observes.
+//! `mj_rnePostConstraint`, which Gymnasium calls after a step, is not called: it only computes contact forces, which
+//! none of the three environments observes.
 
 mod engine;
 mod settings;
@@ -25,34 +26,35 @@ use self::engine::{Data, Library, Part};
 use self::settings::{Healthy, Options, Robot};
 pub use self::settings::{Model, MujocoSettings};
 use self::skeleton::Skeleton;
-use crate::engines::{Engines, INSTALL, MUJOCO};
+use crate::engines::{Engines, MUJOCO};
 use prudence_core::random;
 use prudence_env::{
-    BareEngine, BoxSpace, Drawable, Env, Error, Limb, MakeEnv, Settable, Snapshots, Spec, Step, check_finite, check_length,
+    BareEngine, BoxSpace, Drawable, Env, Error, Limb, MakeEnv, Settable, Snapshots, Spec, Step, check_finite,
+    check_length,
 };
 
 const SIGNALS: [&str; 5] = ["x_velocity", "z_velocity", "speed", "healthy", "height"];
-/// The engine resets itself beyond this (`mjMAXVAL`).
-const MOST: f64 = 1e10;
+/// The engine resets itself if a number exceeds this (`mjMAXVAL`).
+const MAX_VALUE: f64 = 1e10;
 
-/// One of the three; see the module's text.
+/// Hopper, Walker2d or HalfCheetah; see the documentation of the module.
 pub struct Mujoco {
     data: Data,
     model: Model,
     robot: &'static Robot,
     options: Options,
-    /// What pictures are drawn from, or why there are none.
+    /// How to draw the body, or why it cannot be drawn.
     skeleton: Result<Skeleton, String>,
     spec: Spec,
-    /// Seconds a step of the engine takes.
+    /// The simulated time of one step of the engine, in seconds.
     timestep: f64,
-    /// Time, positions and velocities the model starts from.
+    /// Time, positions and velocities in the model's initial state.
     start: Vec<f64>,
-    /// The same, now.
+    /// The current time, positions and velocities.
     motion: Vec<f64>,
-    /// The action of a step, clipped.
+    /// The clipped action of the current step.
     action: Vec<f64>,
-    /// Along x and z: of the last step, or of the start.
+    /// The velocity along x and z, over the last step or initially.
     velocity: [f64; 2],
     signals: [f64; SIGNALS.len()],
     steps: usize,
@@ -64,11 +66,12 @@ impl MakeEnv for MujocoSettings {
         Ok(Box::new(Mujoco::new(self)?))
     }
 
-    /// The model's text included.
+    /// Includes the text of the model.
     fn describe(&self) -> String {
         let file = Engines::from_environment().map(|engines| self.file(&engines.folder(&MUJOCO)));
+        #[expect(clippy::disallowed_methods, reason = "the model is part of the environment")]
         let text = file.ok().and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
-        let settings = Self { xml_file: None, ..self.clone() }; // the text, not where it lies
+        let settings = Self { xml_file: None, ..self.clone() }; // the text matters, not its path
         format!("{settings:?}\nMuJoCo {}\n{}", MUJOCO.version, String::from_utf8_lossy(&text))
     }
 }
@@ -80,13 +83,13 @@ impl MujocoSettings {
 }
 
 impl Mujoco {
-    /// With the engine in the cache that the environment variables name.
+    /// Uses the engine in the cache given by the environment variables.
     pub fn new(settings: &MujocoSettings) -> Result<Self, Error> {
         let engines = Engines::from_environment().map_err(|error| Error::Simulator(error.to_string()))?;
         Self::with_engines(settings, &engines)
     }
 
-    /// With the engine in this cache; the episode is over until the first reset.
+    /// Uses the engine in this cache. The first episode begins with the first reset.
     pub fn with_engines(settings: &MujocoSettings, engines: &Engines) -> Result<Self, Error> {
         let options = settings.options()?;
         let robot = settings.model.robot();
@@ -126,7 +129,7 @@ impl Mujoco {
         Ok(env)
     }
 
-    /// The clock after one step of the engine: what its options say, without knowing their layout.
+    /// Measures the time step of the model by taking a step, because the layout of its options is not known here.
     fn measure_timestep(&mut self) -> Result<f64, Error> {
         self.data.step(1);
         let mut after = vec![0.0; self.motion.len()];
@@ -134,9 +137,10 @@ impl Mujoco {
         self.data.reset();
         self.check_motion()?;
         let seconds = after[0] - self.start[0];
-        match seconds > 0.0 && seconds < 1.0 {
-            true => Ok(seconds),
-            false => Err(Error::Simulator(format!("MuJoCo: a step takes {seconds} s, expected between 0 and 1"))),
+        if seconds > 0.0 && seconds < 1.0 {
+            Ok(seconds)
+        } else {
+            Err(Error::Simulator(format!("MuJoCo: the time step is {seconds} s; expected between 0 and 1 s")))
         }
     }
 
@@ -150,7 +154,7 @@ impl Mujoco {
 
     /// Starts an episode from `motion`.
     fn begin(&mut self, observation: &mut [f64]) -> Result<(), Error> {
-        self.data.reset(); // the solver's memory too
+        self.data.reset(); // also the caches of the solver
         self.data.write(Part::Motion, &self.motion);
         self.data.forward();
         self.velocity = [self.velocities()[0], self.velocities()[1]];
@@ -187,7 +191,8 @@ impl Mujoco {
         self.signals = [x, z, x.hypot(z), f64::from(self.healthy()), height];
     }
 
-    /// An error where the engine warned: it went back to its start, or its solver had no room, and goes on regardless.
+    /// Returns an error if the engine warned, because it then continues from its initial state or with an incomplete
+    /// solution.
     fn check_motion(&self) -> Result<(), Error> {
         let why = match engine::take_warning() {
             Some(warning) => warning,
@@ -198,13 +203,13 @@ impl Mujoco {
     }
 }
 
-/// A simulation of a model that has the robot's joints and motors.
+/// Loads a model and checks that it has the robot's joints and motors.
 fn load(library: &Path, file: &Path, robot: &Robot) -> Result<Data, Error> {
     if !library.is_file() {
         let (version, path) = (MUJOCO.version, library.display());
-        return Err(Error::Missing(format!("MuJoCo {version} is not installed ({path} is missing); {INSTALL}")));
+        return Err(Error::Missing(format!("MuJoCo {version} is not installed ({path} is missing)")));
     }
-    let refuse = |why: String| Error::Missing(format!("{}: {why}; {INSTALL}", library.display()));
+    let refuse = |why: String| Error::Missing(format!("{}: {why}", library.display()));
     let library = Library::open(library).map_err(refuse)?;
     let refuse = |why: String| Error::Simulator(format!("{}: {why}", file.display()));
     let model = engine::Model::load(library, file).map_err(refuse)?;
@@ -212,7 +217,7 @@ fn load(library: &Path, file: &Path, robot: &Robot) -> Result<Data, Error> {
     let [nq, nv, nu] = robot.sizes;
     if sizes != [nq, nv, nu, 0] {
         return Err(refuse(format!(
-            "{sizes:?} positions, velocities, motors and activations, expected {:?}",
+            "the model has {sizes:?} positions, velocities, motors and activations; expected {:?}",
             [nq, nv, nu, 0]
         )));
     }
@@ -231,9 +236,10 @@ impl Env for Mujoco {
         let velocities = 1 + self.robot.sizes[0];
         self.motion.copy_from_slice(&self.start);
         for (i, number) in self.motion.iter_mut().enumerate().skip(1) {
-            *number += match i >= velocities && self.robot.normal_start {
-                true => scale * stream.sample::<f64, _>(StandardNormal),
-                false => scale * (2.0 * stream.random::<f64>() - 1.0),
+            *number += if i >= velocities && self.robot.normal_start {
+                scale * stream.sample::<f64, _>(StandardNormal)
+            } else {
+                scale * (2.0 * stream.random::<f64>() - 1.0)
             };
         }
         self.begin(observation)
@@ -254,7 +260,7 @@ impl Env for Mujoco {
         self.data.step(self.options.frame_skip);
         self.data.read(Part::Motion, &mut self.motion);
         self.steps += 1;
-        self.over = true; // so it stays where the engine failed
+        self.over = true; // remains so if the engine fails
         self.check_motion()?;
         let seconds = self.timestep * self.options.frame_skip as f64;
         self.velocity = [(self.motion[1] - x) / seconds, (self.motion[2] - z) / seconds];
@@ -324,7 +330,11 @@ impl Snapshots for Mujoco {
         };
         let [version, model, over, steps @ ..] = *head;
         if version != SNAPSHOT_VERSION || model != self.model as u8 || over > 1 {
-            return Err(refuse(format!("it begins with {:?}", &head[..3])));
+            return Err(refuse(format!(
+                "it begins with {:?}, expected [{SNAPSHOT_VERSION}, {}, 0 or 1]",
+                &head[..3],
+                self.model as u8
+            )));
         }
         let steps = u64::from_le_bytes(steps);
         if steps > self.spec.horizon as u64 {
@@ -332,10 +342,10 @@ impl Snapshots for Mujoco {
         }
         let numbers: Vec<f64> = numbers.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
         if let Some(number) = numbers.iter().find(|number| !number.is_finite()) {
-            return Err(refuse(format!("{number} is in it")));
+            return Err(refuse(format!("it contains {number}; expected finite numbers")));
         }
         let (velocity, whole) = numbers.split_at(2);
-        self.data.reset(); // the engine warns once a reset
+        self.data.reset(); // the engine warns only once per reset
         self.data.write(Part::Whole, whole);
         self.data.read(Part::Motion, &mut self.motion);
         self.velocity = [velocity[0], velocity[1]];
@@ -367,15 +377,16 @@ impl BareEngine for Mujoco {
     }
 }
 
-/// The layout of a snapshot: this, the model, whether it is over, the steps; two velocities and the engine's state.
+/// The layout of a snapshot: this version, the model, whether the episode is over, the step count, two velocities, and
+/// the state of the engine.
 const SNAPSHOT_VERSION: u8 = 1;
 
-/// Time 0, then positions and velocities.
+/// Parses a state into time 0, then positions and velocities.
 fn parse_state(state: &Value, [positions, velocities, _]: [usize; 3]) -> Result<Vec<f64>, Error> {
     let form = || format!(r#"expected {{"qpos": [{positions} numbers], "qvel": [{velocities} numbers]}}"#);
     let Value::Object(map) = state else { return Err(Error::State(format!("{state} is not an object; {}", form()))) };
     if let Some(key) = map.keys().find(|key| !["qpos", "qvel"].contains(&key.as_str())) {
-        return Err(Error::State(format!("{key:?} is not a key of it; {}", form())));
+        return Err(Error::State(format!("unknown key {key:?}; {}", form())));
     }
     let mut motion = vec![0.0];
     for (key, count) in [("qpos", positions), ("qvel", velocities)] {
@@ -386,8 +397,8 @@ fn parse_state(state: &Value, [positions, velocities, _]: [usize; 3]) -> Result<
             return Err(refuse(format!("has {} numbers", list.len())));
         }
         for (i, value) in list.iter().enumerate() {
-            let number = value.as_f64().filter(|number| number.abs() <= MOST);
-            motion.push(number.ok_or_else(|| refuse(format!("[{i}] = {value} is not a number up to {MOST:e}")))?);
+            let number = value.as_f64().filter(|number| number.abs() <= MAX_VALUE);
+            motion.push(number.ok_or_else(|| refuse(format!("[{i}] = {value} is not a number up to {MAX_VALUE:e}")))?);
         }
     }
     Ok(motion)

@@ -1,77 +1,78 @@
-//! What a task file may set: Gymnasium's options under Gymnasium's names, and their defaults for each model.
+//! The settings of MuJoCo environments: Gymnasium's options under Gymnasium's names, with their defaults for each
+//! model.
 
 use serde::{Deserialize, Serialize};
 
 use prudence_core::SettingError;
 use prudence_env::{Error, FileSetting};
 
-/// The models.
+/// A robot of Gymnasium's MuJoCo environments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
-    /// One leg, three motors.
+    /// Hopper: one leg, three motors.
     Hopper,
-    /// Two legs, six motors.
+    /// Walker2d: two legs, six motors.
     Walker2d,
-    /// A cat's half, six motors.
+    /// HalfCheetah: a planar cheetah with two legs, six motors.
     HalfCheetah,
 }
 
-/// Section `[env]` with `kind = "mujoco"`. What is not given is as in Gymnasium's v5 of the model.
+/// The section `[env]` with `kind = "mujoco"`. Missing settings have the defaults of Gymnasium's v5 environment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MujocoSettings {
-    /// Which one.
+    /// The robot to simulate.
     pub model: Model,
-    /// Another MJCF file for it, with the same joints and motors and controls in [-1, 1].
+    /// The path of another MJCF file, with the same joints and motors and with controls in [-1, 1].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xml_file: Option<String>,
-    /// Steps of the engine in one of ours.
+    /// The number of engine steps per environment step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame_skip: Option<usize>,
-    /// Steps in an episode; 1,000.
+    /// The number of steps in an episode; 1,000 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub horizon: Option<usize>,
-    /// Weight of the forward velocity in the reward.
+    /// The weight of the forward velocity in the reward.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_reward_weight: Option<f64>,
-    /// Weight of the squared action.
+    /// The weight of the squared action in the reward.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ctrl_cost_weight: Option<f64>,
-    /// Reward of a healthy step.
+    /// The reward for a healthy step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_reward: Option<f64>,
-    /// Whether the first unhealthy step ends the episode.
+    /// Whether the first unhealthy step terminates the episode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminate_when_unhealthy: Option<bool>,
-    /// Where all but the torso's place must lie, ends not included (hopper).
+    /// The open interval in which all numbers of the state except the torso's position must lie (only Hopper).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_state_range: Option<[f64; 2]>,
-    /// Where the torso's height must lie.
+    /// The open interval in which the torso's height must lie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_z_range: Option<[f64; 2]>,
-    /// Where the torso's angle must lie.
+    /// The open interval in which the torso's angle must lie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_angle_range: Option<[f64; 2]>,
-    /// How far a start may be from the model's own.
+    /// The scale of the noise on the initial state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_noise_scale: Option<f64>,
-    /// Whether the observation leaves the distance out; rewards do not depend on it.
+    /// Whether the observation omits the distance x.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_current_positions_from_observation: Option<bool>,
 }
 
-/// What is fixed about a model.
+/// The constants of a robot.
 pub struct Robot {
-    /// Its file among the engine's.
+    /// The model's file in the engine's folder.
     pub file: &'static str,
-    /// Positions, velocities, motors.
+    /// The numbers of positions, velocities and motors.
     pub sizes: [usize; 3],
-    /// The torso's height where its coordinate is 0.
+    /// The torso's height when its coordinate is 0.
     pub base_height: f64,
-    /// Observed velocities are clipped to this.
+    /// The limit to which observed velocities are clipped.
     pub velocity_limit: f64,
-    /// Whether starting velocities are normal; uniform otherwise.
+    /// Whether the noise on initial velocities is normal; otherwise it is uniform.
     pub normal_start: bool,
     frame_skip: usize,
     ctrl_cost_weight: f64,
@@ -79,37 +80,37 @@ pub struct Robot {
     healthy: Option<Healthy>,
 }
 
-/// What "healthy" means. The ends of ranges are not included.
+/// The definition of "healthy". The ends of the ranges are excluded.
 #[derive(Clone, Copy, Debug)]
 pub struct Healthy {
-    /// Reward of a healthy step.
+    /// The reward for a healthy step.
     pub reward: f64,
-    /// Whether the first unhealthy step ends the episode.
+    /// Whether the first unhealthy step terminates the episode.
     pub terminate: bool,
-    /// For all numbers of the state but the torso's place, where the model has such a range.
+    /// The range of all numbers of the state except the torso's position, if the model has one.
     pub state: Option<[f64; 2]>,
-    /// For the torso's height.
+    /// The range of the torso's height.
     pub z: [f64; 2],
-    /// For the torso's angle.
+    /// The range of the torso's angle.
     pub angle: [f64; 2],
 }
 
-/// MujocoSettings with every default filled in.
+/// [`MujocoSettings`] with all defaults filled in.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Steps of the engine in one of ours.
+    /// The number of engine steps per environment step.
     pub frame_skip: usize,
-    /// Steps in an episode.
+    /// The number of steps in an episode.
     pub horizon: usize,
-    /// Weight of the forward velocity.
+    /// The weight of the forward velocity in the reward.
     pub forward_reward_weight: f64,
-    /// Weight of the squared action.
+    /// The weight of the squared action in the reward.
     pub ctrl_cost_weight: f64,
-    /// What "healthy" means, if anything.
+    /// The definition of "healthy", if the model has one.
     pub healthy: Option<Healthy>,
-    /// How far a start may be from the model's own.
+    /// The scale of the noise on the initial state.
     pub reset_noise_scale: f64,
-    /// How many numbers the observation leaves out at its beginning.
+    /// How many positions at the beginning the observation omits.
     pub skipped: usize,
 }
 
@@ -151,7 +152,7 @@ const HALF_CHEETAH: Robot = Robot {
 };
 
 impl Model {
-    /// What is fixed about it.
+    /// The constants of this robot.
     pub(super) fn robot(self) -> &'static Robot {
         match self {
             Self::Hopper => &HOPPER,
@@ -162,7 +163,7 @@ impl Model {
 }
 
 impl MujocoSettings {
-    /// Gymnasium's own for a model.
+    /// Gymnasium's defaults for a model.
     pub fn new(model: Model) -> Self {
         Self {
             model,
@@ -181,12 +182,12 @@ impl MujocoSettings {
         }
     }
 
-    /// The files that the settings name, each with the name of its copy in a run's folder.
+    /// The files that the settings refer to, each with the name of its copy in a run's folder.
     pub fn files(&mut self) -> Vec<FileSetting<'_>> {
         self.xml_file.iter_mut().map(|path| FileSetting { key: "xml_file", copy: "model.xml", path }).collect()
     }
 
-    /// Fills the defaults in; refuses what is out of range or means nothing for the model.
+    /// Fills in the defaults; a setting that is out of range or that the model does not have is an error.
     pub(super) fn options(&self) -> Result<Options, Error> {
         let robot = self.model.robot();
         Ok(Options {
@@ -234,10 +235,11 @@ fn refuse(key: &str, value: impl ToString, expected: &str) -> Error {
     SettingError { key: format!("env.{key}"), value: value.to_string(), expected: expected.to_owned() }.into()
 }
 
-fn count(key: &str, value: usize, most: usize) -> Result<usize, Error> {
-    match (1..=most).contains(&value) {
-        true => Ok(value),
-        false => Err(refuse(key, value, &format!("expected a whole number from 1 to {most}"))),
+fn count(key: &str, value: usize, max: usize) -> Result<usize, Error> {
+    if (1..=max).contains(&value) {
+        Ok(value)
+    } else {
+        Err(refuse(key, value, &format!("expected a whole number from 1 to {max}")))
     }
 }
 

@@ -1,7 +1,7 @@
-//! Where the limbs of a robot that moves in a plane are: its MJCF text read once, then forward kinematics over x and z.
+//! The positions of the limbs of a planar robot: its MJCF text is read once, then forward kinematics give x and z.
 //!
-//! The engine knows too, but says it only in its structs, which are unknown here (see `engine`). What is read is what
-//! such robots need; anything else is refused, so that no picture is wrong.
+//! The engine also knows them, but only in structs whose layout is unknown here (see `engine`). Only the elements that
+//! such robots need are supported; any other one is an error, so that no picture is wrong.
 
 use std::str::FromStr;
 
@@ -9,34 +9,35 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use prudence_core::Limb;
 
-/// Elements in a model, at most.
-const MOST_NODES: u32 = 10_000;
+/// The maximum number of elements in a model.
+const MAX_NODES: u32 = 10_000;
 
-/// A tree of bodies, parents first.
+/// A tree of bodies, listed with parents first.
 pub struct Skeleton(Vec<Body>);
 
 struct Body {
     parent: Option<usize>,
-    /// In the parent's frame.
+    /// The position in the parent's frame.
     place: [f64; 2],
     joints: Vec<Joint>,
-    /// In its own frame.
+    /// The limbs in the body's frame.
     limbs: Vec<Limb>,
 }
 
-/// A joint moves its body's frame; positions of the model's state belong to joints in the order of the text.
+/// A joint, which moves the frame of its body. The positions in the state belong to the joints in the order of the
+/// text.
 struct Joint {
-    /// A slide's direction; a hinge turns about y.
+    /// The direction of a slide; `None` for a hinge, which turns about y.
     slide: Option<[f64; 2]>,
-    /// 1, or -1 for a hinge about -y.
+    /// 1, or -1 for a hinge that turns about -y.
     sign: f64,
     /// The point a hinge turns about, in the body's frame.
     anchor: [f64; 2],
-    /// The position at which the body is where the text puts it.
+    /// The joint position at which the body has the pose in the text.
     start: f64,
 }
 
-/// A place and a turn about y.
+/// A translation and a rotation about y.
 #[derive(Clone, Copy)]
 struct Frame {
     at: [f64; 2],
@@ -44,7 +45,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// A right-handed turn about y takes z towards x.
+    /// Rotates a vector; a right-handed rotation about y takes z towards x.
     fn turn(&self, [x, z]: [f64; 2]) -> [f64; 2] {
         let (sin, cos) = self.angle.sin_cos();
         [x * cos + z * sin, z * cos - x * sin]
@@ -57,17 +58,17 @@ impl Frame {
 }
 
 impl Skeleton {
-    /// Reads the text of a model with so many positions; the error says what of it has no picture.
+    /// Reads the text of a model with this number of positions. The error names the element that cannot be drawn.
     pub fn read(text: &str, positions: usize) -> Result<Self, String> {
-        let options = ParsingOptions { nodes_limit: MOST_NODES, ..ParsingOptions::default() };
+        let options = ParsingOptions { nodes_limit: MAX_NODES, ..ParsingOptions::default() };
         let document = Document::parse_with_options(text, options).map_err(|error| error.to_string())?;
         let root = document.root_element();
-        // The engine merges sections that are given twice.
+        // The engine merges sections that appear twice, which is not supported here.
         let section = |name: &str| {
             let mut found = root.children().filter(|child| child.has_tag_name(name));
             match (found.next(), found.next()) {
                 (first, None) => Ok(first),
-                (_, Some(second)) => Err(refuse(second, "given twice")),
+                (_, Some(second)) => Err(refuse(second, "appears twice")),
             }
         };
         let defaults = section("default")?;
@@ -82,22 +83,23 @@ impl Skeleton {
             return Err(refuse(geom, name));
         }
         let mut bodies = Vec::new();
-        for child in section("worldbody")?.ok_or("no worldbody")?.children().filter(Node::is_element) {
+        for child in section("worldbody")?.ok_or("the model has no worldbody")?.children().filter(Node::is_element) {
             match child.tag_name().name() {
                 "body" => reader.body(child, None, &mut bodies)?,
                 "geom" => reader.ground(child)?,
                 "light" | "camera" | "site" => {}
-                _ => return Err(refuse(child, "where it stands")),
+                _ => return Err(refuse(child, "not supported in worldbody")),
             }
         }
         let joints: usize = bodies.iter().map(|body: &Body| body.joints.len()).sum();
-        match joints == positions {
-            true => Ok(Self(bodies)),
-            false => Err(format!("{joints} joints were read, expected {positions}")),
+        if joints == positions {
+            Ok(Self(bodies))
+        } else {
+            Err(format!("the model has {joints} joints; expected {positions}"))
         }
     }
 
-    /// The limbs at these positions of the joints, one for one.
+    /// The limbs at these positions of the joints.
     pub fn limbs(&self, positions: &[f64]) -> Vec<Limb> {
         let mut positions = positions.iter();
         let mut frames: Vec<Frame> = Vec::with_capacity(self.0.len());
@@ -125,11 +127,11 @@ impl Skeleton {
     }
 }
 
-/// What elements take where they say nothing.
+/// Reads elements, with the model's defaults for missing attributes.
 struct Reader<'a> {
     joint: Option<Node<'a, 'a>>,
     geom: Option<Node<'a, 'a>>,
-    /// Of the text's angles, in radians.
+    /// The unit of angles in the text, in radians.
     unit: f64,
 }
 
@@ -155,7 +157,7 @@ impl Reader<'_> {
             .try_for_each(|child| self.body(child, Some(me), bodies))
     }
 
-    /// The floor, at height 0: pictures have no other.
+    /// Checks that the floor is at height 0, as in pictures.
     fn ground(&self, node: Node<'_, '_>) -> Result<(), String> {
         let plain = text(node, "type", self.geom) == Some("plane") && has(node, &TURNS).is_none();
         let [_, _, z]: [f64; 3] = numbers(node, "pos", self.geom)?.unwrap_or_default();
@@ -194,9 +196,10 @@ impl Reader<'_> {
         let size: Vec<f64> = parse(all).ok_or_else(|| refuse(node, "size"))?;
         let radius = *size.first().ok_or_else(|| refuse(node, "size"))?;
         if let Some([x0, y0, z0, x1, y1, z1]) = numbers(node, "fromto", of)? {
-            return match y0 == 0.0 && y1 == 0.0 {
-                true => Ok(Limb { ends: [[x0, z0], [x1, z1]], radius }),
-                false => Err(refuse(node, "fromto")),
+            return if y0 == 0.0 && y1 == 0.0 {
+                Ok(Limb { ends: [[x0, z0], [x1, z1]], radius })
+            } else {
+                Err(refuse(node, "fromto"))
             };
         }
         let half = match kind {
@@ -207,23 +210,21 @@ impl Reader<'_> {
         Ok(Limb { ends: [-half, half].map(|z| frame.place([0.0, z])), radius })
     }
 
-    /// A geom's turn about y.
+    /// The rotation of a geom about y.
     fn angle(&self, node: Node<'_, '_>) -> Result<f64, String> {
         if let Some([x, y, z, angle]) = numbers(node, "axisangle", None)? {
-            return match x == 0.0 && z == 0.0 {
-                true => Ok(y.signum() * angle * self.unit),
-                false => Err(refuse(node, "axisangle")),
+            return if x == 0.0 && z == 0.0 {
+                Ok(y.signum() * angle * self.unit)
+            } else {
+                Err(refuse(node, "axisangle"))
             };
         }
         let [w, x, y, z]: [f64; 4] = numbers(node, "quat", None)?.unwrap_or([1.0, 0.0, 0.0, 0.0]);
-        match x == 0.0 && z == 0.0 {
-            true => Ok(2.0 * y.atan2(w)),
-            false => Err(refuse(node, "quat")),
-        }
+        if x == 0.0 && z == 0.0 { Ok(2.0 * y.atan2(w)) } else { Err(refuse(node, "quat")) }
     }
 }
 
-/// Ways to turn an element.
+/// The attributes that rotate an element.
 const TURNS: [&str; 5] = ["quat", "axisangle", "euler", "xyaxes", "zaxis"];
 
 /// The first of these attributes that the element has.
@@ -234,7 +235,7 @@ fn has(node: Node<'_, '_>, names: &[&'static str]) -> Option<&'static str> {
 fn refuse(node: Node<'_, '_>, what: &str) -> String {
     let name = node.attribute("name").unwrap_or("without a name");
     format!(
-        "{} {name}: {what}: only bodies, joints, capsules and spheres in the plane of x and z are drawn",
+        "{} {name}: {what}: only bodies, joints, capsules and spheres in the plane of x and z can be drawn",
         node.tag_name().name()
     )
 }
@@ -257,7 +258,7 @@ fn numbers<const N: usize>(
     list.map(Some).ok_or_else(|| refuse(node, name))
 }
 
-/// x and z of a place whose y is 0.
+/// The x and z of a position whose y is 0.
 fn plane(node: Node<'_, '_>, name: &str, default: Option<Node<'_, '_>>) -> Result<Option<[f64; 2]>, String> {
     match numbers(node, name, default)? {
         Some([x, 0.0, z]) => Ok(Some([x, z])),

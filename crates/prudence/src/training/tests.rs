@@ -1,4 +1,4 @@
-//! A population's folders: each agent's files are those it writes when it is trained alone, killed or not.
+//! Training a population: each agent writes the same files as when it is trained alone, even if the process is killed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::*;
 use crate::RunFolder;
 use crate::session::Silent;
 
-/// A walk that ends early, at random.
+/// A walk whose episodes terminate early at random.
 struct Walk {
     spec: Spec,
     stream: Stream,
@@ -76,7 +76,7 @@ fn task() -> Task {
     Task::with_env("walk", Walk::new, "place < 9").unwrap().with(&settings).unwrap()
 }
 
-/// Trains these seeds in lockstep, each in its folder of a run, or continues.
+/// Trains these seeds in lockstep, each in its folder of a run, from the start or from its checkpoint.
 fn train_in(run: &Path, seeds: &[u64], bar: impl Fn() -> Box<dyn Bar>) {
     let task = task();
     let fit = FitSettings { hidden: 4, encoder: vec![], decoder: vec![8], ..FitSettings::default() };
@@ -104,7 +104,7 @@ fn train_in(run: &Path, seeds: &[u64], bar: impl Fn() -> Box<dyn Bar>) {
     outcomes.into_iter().for_each(|outcome| outcome.unwrap());
 }
 
-/// An agent's records, checkpoint and policy, and its episodes.
+/// The bytes of an agent's records, checkpoint and policy, and its episodes.
 fn files(run: &Path, seed: u64) -> (Vec<Vec<u8>>, Vec<Episode>) {
     let agent = RunFolder::at(run).agent(0, Algorithm::SafesacH, seed);
     let paths = [agent.metrics(), agent.checkpoint(), agent.policy()];
@@ -126,10 +126,10 @@ fn a_population_writes_what_its_agents_write_alone() {
         train_in(&alone, &[seed], silent);
         assert!(files(&together, seed) == files(&alone, seed), "seed {seed} differs");
     }
-    assert!(files(&alone, 11) != files(&alone, 12), "seeds give different agents");
+    assert!(files(&alone, 11) != files(&alone, 12), "seeds should give different agents");
 }
 
-/// A kill at any episode's end: checkpoints are then of different episodes and steps, or there is none yet.
+/// Kills the process at the end of an episode. The agents' checkpoints are then at different steps, or none exist yet.
 #[test]
 fn a_killed_population_resumes_to_the_same_files() {
     struct Fuse<'a>(&'a AtomicU64);

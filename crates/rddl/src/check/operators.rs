@@ -1,4 +1,4 @@
-//! Operators and functions: what they take and what they give.
+//! Checks operators and functions: the types of their operands and of their values.
 
 use super::{Checked, Checker, numeric};
 use crate::ast::{self, Expr, Name};
@@ -7,7 +7,7 @@ use crate::model::Range;
 use crate::source::{Fault, Span, suggest};
 use crate::tree::{Node, Tree};
 
-/// The functions, what they compute, and how many arguments they take.
+/// The functions, their operations and their numbers of arguments.
 const FUNCTIONS: [(&str, Op, usize); 27] = [
     ("abs", Op::Abs, 1),
     ("sgn", Op::Sign, 1),
@@ -90,7 +90,9 @@ impl Checker<'_> {
         };
         if !comparable {
             let (a, b) = (self.model.range_name(parts[0].range), self.model.range_name(parts[1].range));
-            let message = format!("{a} and {b} cannot be compared so; objects are compared by == and ~= within a type");
+            let message = format!(
+                "{a} and {b} cannot be compared like this; objects of the same type can be compared by == and ~="
+            );
             return Err(Fault::at(span, message));
         }
         let op = match op {

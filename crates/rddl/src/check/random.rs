@@ -1,4 +1,4 @@
-//! Distributions: their arguments, and the number each has among those of its cpf.
+//! Checks distributions: their arguments, and the number of each within its cpf.
 
 use super::{Checked, Checker, Reader};
 use crate::ast::{Expr, Name};
@@ -21,12 +21,11 @@ impl Checker<'_> {
         if let ("KronDelta" | "DiracDelta", [argument]) = (name.text.as_str(), arguments) {
             let tree = self.expr(argument)?;
             return match (name.text.as_str(), tree.range) {
-                ("KronDelta", Range::Real) => Err(Fault::at(
-                    argument.span,
-                    "KronDelta takes bool, int or an object, this is real; see DiracDelta",
-                )),
+                ("KronDelta", Range::Real) => {
+                    Err(Fault::at(argument.span, "KronDelta takes bool, int or an object, found real; use DiracDelta"))
+                }
                 ("DiracDelta", Range::Object(_)) => {
-                    Err(Fault::at(argument.span, "DiracDelta takes a number, this is an object; see KronDelta"))
+                    Err(Fault::at(argument.span, "DiracDelta takes a number, found an object; use KronDelta"))
                 }
                 _ => Ok(tree),
             };
@@ -46,7 +45,7 @@ impl Checker<'_> {
         let mut trees = Vec::with_capacity(arity);
         for (i, argument) in arguments.iter().enumerate() {
             trees.push(match (law, i) {
-                (Law::Binomial, 0) => self.integer(argument, "the count of a Binomial")?,
+                (Law::Binomial, 0) => self.integer(argument, "the number of trials of a Binomial")?,
                 _ => self.number(argument)?,
             });
         }
@@ -64,14 +63,14 @@ impl Checker<'_> {
         let number = self.model.type_of(of)?;
         let objects = &self.model.types[number].objects;
         if !self.model.types[number].enumeration {
-            return Err(Fault::at(of.span, format!("`{}` is no enumeration; see Discrete_{{?x : type}}", of.text)));
+            return Err(Fault::at(of.span, format!("`{}` is not an enumeration; use Discrete_{{?x : type}}", of.text)));
         }
         let mut probabilities: Vec<Option<Tree>> = objects.iter().map(|_| None).collect();
         for (label, case) in cases {
             let place = self.model.object_of(label, number)?;
             let tree = self.number(case)?;
             if probabilities[place].replace(tree).is_some() {
-                return Err(Fault::at(label.span, "this value has a probability already"));
+                return Err(Fault::at(label.span, "this value already has a probability"));
             }
         }
         let missing = |place: usize| Fault::at(span, format!("no probability for `@{}`", objects[place]));

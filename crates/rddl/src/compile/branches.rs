@@ -1,11 +1,11 @@
-//! Operators, conditions and choices: what is constant is decided here, what need not be evaluated is jumped over.
+//! Compiles operators, conditions and choices: folds what is constant and jumps over what need not be evaluated.
 
 use super::{Compiled, Compiler, HEAVY, Operand};
 use crate::code::Op;
 use crate::tree::{Node, Tree};
 
 impl Compiler<'_> {
-    /// Leaves out what changes nothing.
+    /// Omits operations that have no effect.
     pub(super) fn arithmetic(&mut self, op: Op, a: Operand, b: Operand) -> Compiled<Operand> {
         use Operand::Constant;
         match (op, a, b) {
@@ -23,10 +23,10 @@ impl Compiler<'_> {
         }
     }
 
-    /// Leaves the second operand unevaluated where the first decides.
+    /// Does not evaluate the second operand where the first decides.
     pub(super) fn logic(&mut self, op: Op, parts: &[Tree; 2], into: Option<u32>) -> Compiled<Operand> {
         let [mut first, mut second] = [&parts[0], &parts[1]];
-        if op != Op::Implies && (second.touchy, second.size) < (first.touchy, first.size) {
+        if op != Op::Implies && (second.impure, second.size) < (first.impure, first.size) {
             (first, second) = (second, first);
         }
         let first = self.tree(first, None)?;
@@ -37,7 +37,7 @@ impl Compiler<'_> {
             (_, Operand::Constant(_)) => return self.tree(second, into),
             _ => {}
         }
-        if !second.touchy && second.size < HEAVY {
+        if !second.impure && second.size < HEAVY {
             let second = self.tree(second, None)?;
             return self.arithmetic(op, first, second);
         }
@@ -55,7 +55,7 @@ impl Compiler<'_> {
     }
 
     pub(super) fn product(&mut self, op: Op, parts: &[Tree; 2], into: Option<u32>) -> Compiled<Operand> {
-        // The factor that pyRDDLGym looks at first: a plain one on the right, else the left one.
+        // The factor that pyRDDLGym evaluates first: a plain one on the right, otherwise the left one.
         let plain = matches!(parts[1].node, Node::Number(_) | Node::Variable(_) | Node::Fluent { .. });
         let (first, second) = if plain { (&parts[1], &parts[0]) } else { (&parts[0], &parts[1]) };
         let first = self.tree(first, None)?;
@@ -64,7 +64,7 @@ impl Compiler<'_> {
             Operand::Constant(1.0) => return self.tree(second, into),
             _ => {}
         }
-        if let (Operand::Slot(factor), true) = (first, second.touchy || second.size > 4 * HEAVY) {
+        if let (Operand::Slot(factor), true) = (first, second.impure || second.size > 4 * HEAVY) {
             let to = into.unwrap_or_else(|| self.temporary());
             self.emit(Op::Move, to, factor, 0)?;
             let over = self.jump(Op::JumpIfZero, factor)?;
@@ -91,7 +91,7 @@ impl Compiler<'_> {
             Operand::Constant(_) => return self.tree(then, into),
             Operand::Slot(condition) => condition,
         };
-        let light = |tree: &Tree| !tree.touchy && tree.size <= 1;
+        let light = |tree: &Tree| !tree.impure && tree.size <= 1;
         if light(then) && light(otherwise) {
             let (then, otherwise) = (self.tree(then, None)?, self.tree(otherwise, None)?);
             if (then, otherwise) == (Operand::Constant(1.0), Operand::Constant(0.0)) || then == otherwise {

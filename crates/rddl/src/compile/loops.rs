@@ -1,5 +1,5 @@
-//! Aggregations: short ones unrolled, with constants folded and quantifiers left early; long ones as loops over index
-//! registers.
+//! Compiles aggregations: short ones are unrolled, with constants folded and early exits from quantifiers; long ones
+//! become loops over index registers.
 
 use super::{Bound, Compiled, Compiler, HEAVY, MAX_CODE, Operand, objects_at};
 use crate::ast::Aggregate;
@@ -7,7 +7,7 @@ use crate::code::Op;
 use crate::tree::{Tree, rounds, unrolled};
 
 impl Compiler<'_> {
-    /// Emits loops over variables, the last innermost, around what `body` emits.
+    /// Emits nested loops over variables, the last one innermost, around the instructions that `body` emits.
     pub(super) fn looped(&mut self, counts: &[usize], body: &mut dyn FnMut(&mut Self) -> Compiled<()>) -> Compiled<()> {
         let Some((count, inner)) = counts.split_first() else { return body(self) };
         if *count == 0 {
@@ -28,12 +28,12 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Whether to unroll: short loops, while the program is not too long already.
+    /// Whether to unroll a loop: only if it is short and the program is not too long already.
     pub(super) fn unrolls(&self, counts: &[usize], body: &Tree) -> bool {
         self.code.instructions.len() < MAX_CODE / 2 && unrolled(counts, body).is_some()
     }
 
-    /// An aggregation as a loop.
+    /// Compiles an aggregation as a loop.
     pub(super) fn loop_over(&mut self, op: Aggregate, counts: &[usize], body: &Tree) -> Compiled<Operand> {
         let to = self.temporary();
         let best = self.temporary();
@@ -86,7 +86,7 @@ impl Compiler<'_> {
         Ok(Operand::Slot(mean))
     }
 
-    /// An aggregation written out.
+    /// Compiles an aggregation as an unrolled loop.
     pub(super) fn unrolled(
         &mut self,
         op: Aggregate,
@@ -124,7 +124,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// One round of an unrolled loop; gives whether the value is settled.
+    /// Compiles one round of an unrolled loop and returns whether the value is final.
     fn round(&mut self, state: &mut Unrolled, round: usize, body: &Tree) -> Compiled<bool> {
         let quantifier = match state.op {
             Aggregate::Forall => Some((Op::And, 0.0, Op::JumpIfZero)),
@@ -132,7 +132,7 @@ impl Compiler<'_> {
             _ => None,
         };
         if let Some((op, settled, exit)) = quantifier {
-            let jumps = body.touchy || body.size >= HEAVY;
+            let jumps = body.impure || body.size >= HEAVY;
             if !jumps {
                 let value = self.tree(body, None)?;
                 let total = state.total.unwrap_or(Operand::Constant(1.0 - settled));
@@ -198,11 +198,11 @@ impl Compiler<'_> {
     }
 }
 
-/// An unrolled loop on its way.
+/// The state of an unrolled loop during compilation.
 struct Unrolled {
     op: Aggregate,
     total: Option<Operand>,
-    /// The place of the best so far.
+    /// The index of the best object so far.
     place: Operand,
     exits: Vec<usize>,
     to: Option<u32>,

@@ -1,11 +1,11 @@
-//! A small domain to build tests from.
-#![allow(dead_code, reason = "each test file uses its part")]
+//! Small domains to build tests from.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
 
 use prudence_rddl::{Error, Program, Simulator, Source};
 
-/// Two tanks: water flows from the first to the second as the action says, rain falls into the first.
+/// Two tanks: rain falls into the tanks, and water flows from the first to the second as the action says.
 pub const DOMAIN: &str = "\
 domain tanks {
     types {
@@ -43,7 +43,7 @@ instance first { domain = tanks; non-fluents = two; init-state { level(t1) = 11.
     max-nondef-actions = pos-inf; horizon = 30; discount = 0.9; }
 ";
 
-/// The tanks with parts of the text replaced.
+/// The tanks, with parts of the text replaced.
 pub fn tanks(replaced: &[(&str, &str)]) -> Result<Program, Error> {
     let replace = |text: &str| replaced.iter().fold(text.to_owned(), |text, (from, to)| text.replacen(from, to, 1));
     for (from, _) in replaced {
@@ -52,7 +52,7 @@ pub fn tanks(replaced: &[(&str, &str)]) -> Result<Program, Error> {
     Program::load(&[Source::new("tanks.rddl", replace(DOMAIN)), Source::new("first.rddl", replace(INSTANCE))])
 }
 
-/// A domain of one scalar state `x` (real, 0 at the start) and other declarations, with an instance.
+/// A domain with a scalar state `x` (real, initially 0) and other declarations, and an instance.
 pub fn small(types: &str, variables: &str, cpfs: &str, reward: &str, instance: &str) -> Result<Program, Error> {
     let domain = format!(
         "domain d {{ types {{ {types} }}; pvariables {{ x : {{ state-fluent, real, default = 0.0 }};
