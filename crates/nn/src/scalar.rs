@@ -305,7 +305,8 @@ impl Scalar for f32 {
     fn exp(self) -> Self {
         const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding and subtracting it rounds to an integer
         let x = Scalar::min(Scalar::max(self, -87.0), 88.0);
-        let n = (x * std::f32::consts::LOG2_E + MAGIC) - MAGIC;
+        let shifted = x * std::f32::consts::LOG2_E + MAGIC;
+        let n = shifted - MAGIC;
         let r = n.mul_add(-0.693_359_4, x);
         let r = n.mul_add(2.121_944_4e-4, r);
         let p = r.mul_add(1.0 / 5040.0, 1.0 / 720.0);
@@ -314,8 +315,9 @@ impl Scalar for f32 {
         let p = p.mul_add(r, 1.0 / 6.0);
         let p = p.mul_add(r, 0.5);
         let p = p.mul_add(r * r, r) + 1.0;
-        // n is an integer in [-126, 127]: with the bias it is the exponent field of a float.
-        let scale = f32::from_bits(((n as i32 + 127) as u32) << 23);
+        // n is an integer in [-126, 127]: with the bias it is the exponent field of a float. It is read from the bits of
+        // the shifted number, because a conversion, which handles NaN, is not vectorised.
+        let scale = f32::from_bits((shifted.to_bits().wrapping_sub(MAGIC.to_bits()).wrapping_add(127)) << 23);
         if self.is_nan() { self } else { p * scale }
     }
 

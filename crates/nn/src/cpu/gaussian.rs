@@ -45,57 +45,104 @@ pub(super) fn sample<T: Scalar>(head: &[T], noise: &[T], clip: LogStd, drawn: &m
         head.len(),
         noise.len()
     );
+    let rows_of = RowsOf { head, noise, clip, dim };
     vectorised(
         #[inline(always)]
         || {
-            let mut row = 0;
-            while row + ROWS <= rows {
-                sample_rows::<T, ROWS>(head, noise, clip, action, log_prob, dim, row);
-                row += ROWS;
-            }
-            while row < rows {
-                sample_rows::<T, 1>(head, noise, clip, action, log_prob, dim, row);
-                row += 1;
+            for first in (0..rows).step_by(ROWS) {
+                match rows - first {
+                    1 => rows_of.sample::<1>(first, 1, action, log_prob),
+                    left => rows_of.sample::<ROWS>(first, left.min(ROWS), action, log_prob),
+                }
             }
         },
     );
 }
 
-/// Samples the actions of the rows `first..first + R`.
-#[inline(always)]
-fn sample_rows<T: Scalar, const R: usize>(
-    head: &[T],
-    noise: &[T],
+/// A policy's head `[rows, 2 dim]` and its noise `[rows, dim]`.
+struct RowsOf<'a, T> {
+    head: &'a [T],
+    noise: &'a [T],
     clip: LogStd,
-    action: &mut [T],
-    log_prob: &mut [T],
     dim: usize,
-    first: usize,
-) {
-    let (min, max, constant) = (T::of(clip.min), T::of(clip.max), T::of(HALF_LN_2_PI + 2.0 * LN_2));
-    let (two, half) = (T::of(2.0), T::of(0.5));
-    let head = &head[first * 2 * dim..][..R * 2 * dim];
-    let noise = &noise[first * dim..][..R * dim];
-    let action = &mut action[first * dim..][..R * dim];
-    let mut sum = [T::ZERO; R];
-    for i in 0..dim {
-        let (mut mean, mut log_std, mut e, mut a) = ([T::ZERO; R], [T::ZERO; R], [T::ZERO; R], [T::ZERO; R]);
-        for r in 0..R {
+}
+
+impl<T: Scalar> RowsOf<'_, T> {
+    /// Mean, log standard deviation (not clipped) and noise of dimension `i` of up to R rows; 0 beyond `rows`.
+    #[inline(always)]
+    fn dimension<const R: usize>(&self, first: usize, rows: usize, i: usize) -> [[T; R]; 3] {
+        let dim = self.dim;
+        let (head, noise) = (&self.head[first * 2 * dim..][..rows * 2 * dim], &self.noise[first * dim..][..rows * dim]);
+        let [mut mean, mut log_std, mut e] = [[T::ZERO; R]; 3];
+        for r in 0..rows {
             mean[r] = head[r * 2 * dim + i];
             log_std[r] = head[r * 2 * dim + dim + i];
             e[r] = noise[r * dim + i];
         }
-        for r in 0..R {
-            let log_std = log_std[r].max(min).min(max);
-            let u = log_std.exp().fma(e[r], mean[r]);
-            a[r] = u.tanh();
-            sum[r] += two * (u + (-two * u).softplus()) - half * e[r] * e[r] - log_std - constant;
+        [mean, log_std, e]
+    }
+
+    /// Samples the actions of the rows `first..first + rows`, at most R.
+    #[inline(always)]
+    fn sample<const R: usize>(&self, first: usize, rows: usize, action: &mut [T], log_prob: &mut [T]) {
+        let (min, max) = (T::of(self.clip.min), T::of(self.clip.max));
+        let (two, half, constant) = (T::of(2.0), T::of(0.5), T::of(HALF_LN_2_PI + 2.0 * LN_2));
+        let action = &mut action[first * self.dim..][..rows * self.dim];
+        let mut sum = [T::ZERO; R];
+        for i in 0..self.dim {
+            let [mean, log_std, e] = self.dimension::<R>(first, rows, i);
+            let mut a = [T::ZERO; R];
+            for r in 0..R {
+                let log_std = log_std[r].max(min).min(max);
+                let u = log_std.exp().fma(e[r], mean[r]);
+                a[r] = u.tanh();
+                sum[r] += two * (u + (-two * u).softplus()) - half * e[r] * e[r] - log_std - constant;
+            }
+            for r in 0..rows {
+                action[r * self.dim + i] = a[r];
+            }
         }
-        for r in 0..R {
-            action[r * dim + i] = a[r];
+        log_prob[first..first + rows].copy_from_slice(&sum[..rows]);
+    }
+
+    /// The head's gradient in the rows `first..first + rows`, at most R, from the gradient of the actions.
+    #[inline(always)]
+    fn backward<const R: usize>(
+        &self,
+        first: usize,
+        rows: usize,
+        [action, d_action]: [&[T]; 2],
+        d_log_prob: T,
+        d_head: &mut [T],
+    ) {
+        let (min, max, two, dim) = (T::of(self.clip.min), T::of(self.clip.max), T::of(2.0), self.dim);
+        let rows_of = |x: &'_ [T], i: usize| {
+            let mut numbers = [T::ZERO; R];
+            numbers
+                .iter_mut()
+                .zip(x[first * dim..][..rows * dim].iter().skip(i).step_by(dim))
+                .for_each(|(to, x)| *to = *x);
+            numbers
+        };
+        let d_head = &mut d_head[first * 2 * dim..][..rows * 2 * dim];
+        for i in 0..dim {
+            let [_, raw, e] = self.dimension::<R>(first, rows, i);
+            let (a, d_action) = (rows_of(action, i), rows_of(d_action, i));
+            let [mut d_mean, mut d_log_std] = [[T::ZERO; R]; 2];
+            for r in 0..R {
+                // d log_prob / du = 2 tanh(u), exactly
+                let du = d_action[r] * (T::ONE - a[r] * a[r]) + d_log_prob * two * a[r];
+                d_mean[r] = du;
+                let inside = raw[r] >= min && raw[r] <= max;
+                let d = du * raw[r].max(min).min(max).exp() * e[r] - d_log_prob;
+                d_log_std[r] = if inside { d } else { T::ZERO };
+            }
+            for r in 0..rows {
+                d_head[r * 2 * dim + i] = d_mean[r];
+                d_head[r * 2 * dim + dim + i] = d_log_std[r];
+            }
         }
     }
-    log_prob[first..first + R].copy_from_slice(&sum);
 }
 
 pub(super) fn mode<T: Scalar>(pass: &Pass<Cpu<T>>, action: &mut [T]) {
@@ -114,31 +161,18 @@ pub(super) fn sample_backward<T: Scalar>(pass: &mut Pass<Cpu<T>>, s: SampleBackw
     let mean = T::of(1.0 / rows as f64);
     let last = pass.activations.len() - 1;
     let (head, d_head) = (&pass.activations[last], &mut pass.gradients[last]);
-    let (min, max, two) = (T::of(s.clip.min), T::of(s.clip.max), T::of(2.0));
     for (p, log_temperature) in s.log_temperature.iter().enumerate() {
         let total = s.weights[p * s.heads..][1..s.heads].iter().fold(s.weights[p * s.heads], |sum, w| sum + *w);
         let d_log_prob = log_temperature.exp() * mean / total;
         let (wide, narrow) = (p * rows * width..(p + 1) * rows * width, p * rows * dim..(p + 1) * rows * dim);
-        let (head, d_head) = (&head[wide.clone()], &mut d_head[wide]);
-        let (noise, actions) = (&s.noise[narrow.clone()], &s.drawn.action[narrow.clone()]);
-        let d_action = &s.action_gradient[narrow];
+        let d_head = &mut d_head[wide.clone()];
+        let rows_of = RowsOf { head: &head[wide], noise: &s.noise[narrow.clone()], clip: s.clip, dim };
+        let actions = [&s.drawn.action[narrow.clone()], &s.action_gradient[narrow]];
         vectorised(
             #[inline(always)]
             || {
-                let rows = head.chunks_exact(2 * dim).zip(noise.chunks_exact(dim)).zip(actions.chunks_exact(dim));
-                let rows = rows.zip(d_action.chunks_exact(dim)).zip(d_head.chunks_exact_mut(2 * dim));
-                for ((((head, noise), action), d_action), d_head) in rows {
-                    let (d_mean, d_log_std) = d_head.split_at_mut(dim);
-                    for i in 0..dim {
-                        let raw = head[dim + i];
-                        let a = action[i];
-                        // d log_prob / du = 2 tanh(u), exactly
-                        let du = d_action[i] * (T::ONE - a * a) + d_log_prob * two * a;
-                        d_mean[i] = du;
-                        let inside = raw >= min && raw <= max;
-                        let d = du * raw.max(min).min(max).exp() * noise[i] - d_log_prob;
-                        d_log_std[i] = if inside { d } else { T::ZERO };
-                    }
+                for first in (0..rows).step_by(ROWS) {
+                    rows_of.backward::<ROWS>(first, (rows - first).min(ROWS), actions, d_log_prob, d_head);
                 }
             },
         );

@@ -243,18 +243,25 @@ impl<T: Scalar> Product<'_, '_, T> {
         let mut sums = [[T::splat(s, T::ZERO); V]; M];
         let [left, right] = self.a;
         let split = left.cols.saturating_sub(tile.from).min(tile.depth);
+        // The last row of the panel may be elsewhere, so it is added after the others.
         let last = tile.depth.saturating_sub(1);
-        let parts =
-            [(left, tile.from, 0..split), (right, (tile.from + split).saturating_sub(left.cols), split..tile.depth)];
-        for (part, col, range) in parts {
-            let first = tile.row * part.row_stride + col * part.col_stride;
-            for (i, k) in range.enumerate() {
-                // SAFETY: `product_of_parts` checked that each part has `tile.row + M` rows and that together they have
-                // `tile.from + tile.depth` columns, all within their slices (checked when the views were created).
-                // `panel_of` returns `depth` rows from which a whole tile's width can be read.
-                unsafe {
-                    let row = if k == last { panel.last } else { panel.start.add(k * panel.stride) };
-                    let weights = part.data.as_ptr().add(first + i * part.col_stride);
+        let (of_left, of_right) = (split.min(last), last.saturating_sub(split));
+        let right_col = (tile.from + split).saturating_sub(left.cols);
+        let (last_part, last_col) =
+            if split == tile.depth { (left, tile.from + last) } else { (right, right_col + last - split) };
+        let parts = [
+            (left, tile.from, of_left, panel.start),
+            (right, right_col, of_right, panel.start.wrapping_add(split * panel.stride)),
+            (last_part, last_col, tile.depth - last, panel.last),
+        ];
+        for (part, col, depth, rows) in parts {
+            // SAFETY: `product_of_parts` checked that each part has `tile.row + M` rows and that together they have
+            // `tile.from + tile.depth` columns, all within their slices (checked when the views were created).
+            // `panel_of` returns `depth` rows from which a whole tile's width can be read.
+            unsafe {
+                let weights = part.data.as_ptr().wrapping_add(tile.row * part.row_stride + col * part.col_stride);
+                for k in 0..depth {
+                    let (weights, row) = (weights.add(k * part.col_stride), rows.add(k * panel.stride));
                     multiply_add::<T, S, M, V>(s, &mut sums, weights, part.row_stride, row);
                 }
             }

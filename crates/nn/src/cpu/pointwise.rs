@@ -23,14 +23,37 @@ pub(super) fn row_sum<T: Scalar>(sums: &mut [T], x: &[T]) {
     vectorised(
         #[inline(always)]
         || {
-            sums.fill(T::ZERO);
-            for row in x.chunks_exact(sums.len()) {
-                for (s, v) in sums.iter_mut().zip(row) {
-                    *s += *v;
-                }
+            let mut first = 0;
+            while first + 4 * COLUMNS <= sums.len() {
+                sum_columns::<T, { 4 * COLUMNS }>(sums, x, first);
+                first += 4 * COLUMNS;
+            }
+            while first + COLUMNS <= sums.len() {
+                sum_columns::<T, COLUMNS>(sums, x, first);
+                first += COLUMNS;
+            }
+            while first < sums.len() {
+                sum_columns::<T, 1>(sums, x, first);
+                first += 1;
             }
         },
     );
+}
+
+/// Columns of a widest vector in f32.
+const COLUMNS: usize = 16;
+
+/// Sums the columns `first..first + N`, which stay in registers.
+#[inline(always)]
+fn sum_columns<T: Scalar, const N: usize>(sums: &mut [T], x: &[T], first: usize) {
+    let mut columns = [T::ZERO; N];
+    for row in x.chunks_exact(sums.len()) {
+        let row = &row[first..first + N];
+        for c in 0..N {
+            columns[c] += row[c];
+        }
+    }
+    sums[first..first + N].copy_from_slice(&columns);
 }
 
 /// The sum of squares, in eight lanes.
