@@ -1,46 +1,73 @@
-//! The labelled episodes of one or more stores, split for fitting.
+//! The episodes of one or more stores, decoded once, with their labels split for fitting.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::{Episode, Error, LabelLog, Segment, Store, files, gather, split};
+use crate::{Error, LabelLog, ScratchFile, Segment, Store, files, gather, held_out_from};
 
-/// Episodes and their labelled segments, split by episode. [`Segment::episode`] is an index into `episodes`.
-#[derive(Clone, Debug, Default)]
+/// Episodes of labelled stores. [`Segment::episode`] is an index into `episodes`.
+#[derive(Debug)]
 pub struct Dataset {
-    /// Every episode of the stores, without the signals, which learners never read.
-    pub episodes: Vec<Episode>,
-    /// Segments of the episodes to train on.
+    /// Every episode of the stores.
+    pub episodes: ScratchFile,
+    /// Indices of stores that end with an incomplete line, whose shard does not count.
+    pub torn: Vec<PathBuf>,
+    stores: Vec<(PathBuf, Range<usize>)>,
+}
+
+/// The labelled segments of a dataset, split by episode.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Segments {
+    /// Segments to train on.
     pub training: Vec<Segment>,
-    /// Segments of the held-out episodes.
+    /// Segments of the held-out episodes: the newest labelled ones of each store.
     pub held_out: Vec<Segment>,
-    /// The number of labels in use: the latest of each span.
-    pub labels: usize,
+    /// Label logs that end with an incomplete line, which does not count.
+    pub torn: Vec<PathBuf>,
 }
 
 impl Dataset {
-    /// Reads the stores and their label logs, and splits the labelled episodes of each store.
-    pub fn load(stores: &[PathBuf], held_out: f64, seed: u64) -> Result<Self, Error> {
-        let mut all = Self::default();
-        for dir in stores {
-            let store = Store::open(dir)?;
-            let log = LabelLog::open(&label_path(dir))?;
+    /// Decodes stores, which must have the same shapes, into a temporary file in `folder`.
+    pub fn decode(stores: &[PathBuf], folder: &Path) -> Result<Self, Error> {
+        let [first, ..] = stores else { return Err(Error::content(folder, "dataset", "no stores to decode")) };
+        let episodes = ScratchFile::create(folder, Store::open(first)?.schema())?;
+        let mut dataset = Self { episodes, torn: Vec::new(), stores: Vec::new() };
+        stores.iter().try_for_each(|store| dataset.add(store))?;
+        Ok(dataset)
+    }
+
+    /// Decodes one more store.
+    pub fn add(&mut self, path: &Path) -> Result<(), Error> {
+        let store = Store::open(path)?;
+        self.torn.extend(store.torn());
+        let indices = self.episodes.add(&store)?;
+        self.stores.push((path.to_owned(), indices));
+        Ok(())
+    }
+
+    /// The stores and the indices of their episodes.
+    pub fn stores(&self) -> impl Iterator<Item = (&Path, Range<usize>)> {
+        self.stores.iter().map(|(path, indices)| (path.as_path(), indices.clone()))
+    }
+
+    /// Reads the label logs of the stores, and holds out a share of each store's labelled episodes.
+    pub fn segments(&self, held_out: f64) -> Result<Segments, Error> {
+        let mut all = Segments::default();
+        for (path, indices) in self.stores() {
+            let log = LabelLog::open(&label_path(path))?;
+            all.torn.extend(log.torn());
             let mut labelled: Vec<u64> = log.labels().iter().map(|label| label.episode).collect();
             labelled.sort_unstable();
             labelled.dedup();
-            let ids = |places: Vec<u64>| places.into_iter().map(|i| labelled[i as usize]).collect::<Vec<_>>();
-            let (train, test) = split(labelled.len() as u64, held_out, seed);
-            let (train, test) = (ids(train), ids(test));
-            let first = all.episodes.len();
-            for (ids, segments) in [(&train, &mut all.training), (&test, &mut all.held_out)] {
-                segments.extend(
-                    gather(log.labels(), ids, store.lengths())?
-                        .into_iter()
-                        .map(|segment| Segment { episode: first + ids[segment.episode] as usize, ..segment }),
-                );
+            let (train, test) = labelled.split_at(held_out_from(labelled.len(), held_out));
+            let lengths = self.episodes.lengths(indices.clone());
+            for (ids, segments) in [(train, &mut all.training), (test, &mut all.held_out)] {
+                segments.extend(gather(log.labels(), ids, &lengths)?.into_iter().map(|segment| {
+                    let episode = indices.start + ids[segment.episode] as usize;
+                    Segment { episode, ..segment }
+                }));
             }
-            all.episodes.extend(store.read_without_signals(0..store.len())?);
         }
-        all.labels = all.training.len() + all.held_out.len();
         Ok(all)
     }
 }

@@ -40,6 +40,23 @@ pub enum Error {
         /// What is wrong and what would be accepted.
         problem: String,
     },
+    /// A file whose content differs from the hash in it: damaged, or edited.
+    #[error("{}{}{place}: its content does not match its hash; it was damaged or edited, restore it from a backup",
+        .path.display(), if .place.is_empty() { "" } else { ", " })]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where in the file, such as a line; may be empty.
+        place: String,
+    },
+    /// A folder that another process is writing.
+    #[error("{}: in use by {}", .path.display(), if .holder.is_empty() { "another process" } else { holder })]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+        /// The other process, as far as it is known.
+        holder: String,
+    },
     /// A shard that is missing or does not match the index.
     #[error(
         "{}: {problem}; restore the file from a backup, or keep only the {first} episodes before it by deleting its \

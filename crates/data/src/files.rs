@@ -1,14 +1,18 @@
 //! The only place that writes files, so that a crash leaves either the old content or the new, never a mixture.
 //!
 //! A whole file is written under a temporary name, synced and renamed into place. A log (JSON lines) only grows; a
-//! crash can leave an incomplete last line, which is never read and which the next append removes.
+//! crash can leave an incomplete last line, which is reported, never used, and removed by the next append.
+//!
+//! JSON documents carry a BLAKE3 hash of their content, and each line of a log a check of its own, so that a damaged file
+//! is noticed when it is read. Both are over the parsed values: a change that leaves those alone changes nothing.
 #![expect(clippy::disallowed_methods, reason = "this is the module that the lint points to")]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 
 use crate::Error;
 
@@ -96,19 +100,80 @@ pub fn read_limited(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Reads the complete lines of a log of JSON objects. A missing file is an empty log.
-pub fn read_json_lines<T: DeserializeOwned>(path: &Path, max_bytes: u64) -> Result<Vec<T>, Error> {
-    if !path.exists() {
-        return Ok(Vec::new());
+/// The member of a JSON document that holds the hash of all others.
+const HASH: &str = "blake3";
+/// The member of a line of a log that holds the check of all others: the first 16 hexadecimal digits of their hash.
+const CHECK: &str = "check";
+
+/// The hash of a JSON object's members.
+fn hash_of(members: &Map<String, Value>) -> String {
+    blake3::hash(Value::Object(members.clone()).to_string().as_bytes()).to_string()
+}
+
+/// The members of a value that serialises as a JSON object.
+fn members<T: Serialize>(path: &Path, value: &T) -> Result<Map<String, Value>, Error> {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(_) => Err(Error::content(path, "JSON", "not an object")),
+        Err(e) => Err(Error::content(path, "JSON", e.to_string())),
     }
-    let mut bytes = read_limited(path, max_bytes)?;
-    bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
-    let lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
-    lines
-        .map(|(n, line)| {
-            serde_json::from_slice(line).map_err(|e| Error::content(path, format!("line {}", n + 1), e.to_string()))
-        })
-        .collect()
+}
+
+/// Replaces a file by a JSON document with its hash.
+pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), Error> {
+    let mut members = members(path, value)?;
+    members.insert(HASH.to_owned(), Value::String(hash_of(&members)));
+    let text = serde_json::to_string_pretty(&members).map_err(|e| Error::content(path, "JSON", e.to_string()))?;
+    write_atomic(path, format!("{text}\n").as_bytes())
+}
+
+/// Reads a JSON document and compares it with its hash.
+pub fn read_json<T: DeserializeOwned>(path: &Path, max_bytes: u64) -> Result<T, Error> {
+    serde_json::from_value(read_members(path, max_bytes)?.into())
+        .map_err(|e| Error::content(path, "JSON", e.to_string()))
+}
+
+/// The members of a JSON document whose hash is right.
+pub(crate) fn read_members(path: &Path, max_bytes: u64) -> Result<Map<String, Value>, Error> {
+    let mut members: Map<String, Value> = serde_json::from_slice(&read_limited(path, max_bytes)?)
+        .map_err(|e| Error::content(path, "JSON", e.to_string()))?;
+    match members.remove(HASH) {
+        Some(Value::String(hash)) if hash == hash_of(&members) => Ok(members),
+        Some(_) => Err(Error::Damaged { path: path.to_owned(), place: String::new() }),
+        None => Err(Error::content(path, "JSON", format!("the member `{HASH}` is missing"))),
+    }
+}
+
+/// The complete lines of a log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lines<T> {
+    /// The values, one per line.
+    pub values: Vec<T>,
+    /// Whether an incomplete line follows, as a crash leaves one behind; it does not count.
+    pub torn: bool,
+}
+
+/// Reads the complete lines of a log of JSON objects and verifies each. A missing file is an empty log.
+pub fn read_json_lines<T: DeserializeOwned>(path: &Path, max_bytes: u64) -> Result<Lines<T>, Error> {
+    let mut bytes = if path.exists() { read_limited(path, max_bytes)? } else { Vec::new() };
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let torn = whole < bytes.len();
+    bytes.truncate(whole);
+    let line = |(n, line): (usize, &[u8])| {
+        let place = || format!("line {}", n + 1);
+        let broken = |e: serde_json::Error| Error::content(path, place(), e.to_string());
+        let mut members: Map<String, Value> = serde_json::from_slice(line).map_err(broken)?;
+        let check = members.remove(CHECK);
+        if check.as_ref().and_then(Value::as_str) != Some(&hash_of(&members)[..16]) {
+            return Err(match check {
+                Some(_) => Error::Damaged { path: path.to_owned(), place: place() },
+                None => Error::content(path, place(), format!("the member `{CHECK}` is missing")),
+            });
+        }
+        serde_json::from_value(members.into()).map_err(broken)
+    };
+    let values: Result<_, Error> = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().map(line).collect();
+    Ok(Lines { values: values?, torn })
 }
 
 /// Appends one line of JSON per value in a single write and syncs the file.
@@ -116,14 +181,52 @@ pub fn append_json_lines<T: Serialize>(path: &Path, values: &[T]) -> Result<(), 
     append_lines(path, &json_lines(path, values)?)
 }
 
+/// Replaces a log by these values, one line of JSON each.
+pub fn write_json_lines<T: Serialize>(path: &Path, values: &[T]) -> Result<(), Error> {
+    write_atomic(path, json_lines(path, values)?.as_bytes())
+}
+
 /// One line of JSON per value; `path` appears only in the error.
-pub(crate) fn json_lines<T: Serialize>(path: &Path, values: &[T]) -> Result<String, Error> {
+fn json_lines<T: Serialize>(path: &Path, values: &[T]) -> Result<String, Error> {
     let mut text = String::new();
     for value in values {
-        text += &serde_json::to_string(value).map_err(|e| Error::content(path, "a new line", e.to_string()))?;
+        let mut members = members(path, value)?;
+        members.insert(CHECK.to_owned(), Value::String(hash_of(&members)[..16].to_owned()));
+        text += &Value::Object(members).to_string();
         text.push('\n');
     }
     Ok(text)
+}
+
+/// Exclusive use of a folder or file by this process, until it is dropped or the process ends, however that happens.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Takes the lock that the file `path` stands for. If another process has it, the error says which.
+pub fn lock(path: &Path) -> Result<Lock, Error> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(Error::io(path, "open"))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = (&mut file).take(1024).read_to_string(&mut holder); // the text only helps to find the process
+            return Err(Error::Locked { path: parent(path), holder: holder.trim().to_owned() });
+        }
+        Err(TryLockError::Error(source)) => return Err(Error::io(path, "lock")(source)),
+    }
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "this host" } else { host.trim() };
+    let text = format!("process {} on {host}\n", std::process::id());
+    file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(Error::io(path, "write"))?;
+    Ok(Lock { _file: file })
 }
 
 /// The offset at which the last complete line ends.

@@ -1,14 +1,15 @@
 //! Labels: verdicts on spans of stored episodes, appended to a log and never changed.
 //!
-//! A verdict covers the steps `start..end`. An unsafe one may say since when: the prefix `start..e` is unsafe if and only
-//! if `e > at`, so `at` is the step that broke it. To change a verdict, append a new one: the latest label of a span counts.
+//! A verdict covers the steps `start..end`. An unsafe one may name the step that broke the rule, `at`: the prefix
+//! `start..e` is unsafe if and only if `e > at`. To change a verdict, append a new one: the latest label of a span counts.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, files};
+use crate::Error;
+use crate::files::{self, Lines};
 
 const MAX_LOG_BYTES: u64 = 1 << 32;
 
@@ -27,20 +28,20 @@ pub struct Label {
     /// For an unsafe span whose breaking step is known: the prefix `start..e` is unsafe if and only if `e > at`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<u32>,
-    /// Who said so.
+    /// The annotator: `rule: ...`, `table`, or a name.
     pub by: String,
-    /// When, as the caller writes times.
+    /// When the verdict was given, in UTC.
     pub when: String,
 }
 
 impl Label {
-    /// Whether span and verdict make sense by themselves.
+    /// Checks the span and the verdict by themselves.
     fn check(&self) -> Result<(), Error> {
         if self.start >= self.end {
             return Err(self.error("an empty span; expected start < end"));
         }
         match self.at {
-            Some(at) if self.safe => Err(self.error(format!("at = {at} in a safe span; only an unsafe one has it"))),
+            Some(at) if self.safe => Err(self.error(format!("at = {at} in a safe span; only unsafe spans have it"))),
             Some(at) if !(self.start..self.end).contains(&at) => {
                 Err(self.error(format!("at = {at}, expected a step of the span")))
             }
@@ -48,7 +49,7 @@ impl Label {
         }
     }
 
-    /// Whether the label fits the episodes of a store with these lengths.
+    /// Checks the label against the episodes of a store with these lengths.
     pub(crate) fn check_in(&self, lengths: &[u32]) -> Result<(), Error> {
         self.check()?;
         match usize::try_from(self.episode).ok().and_then(|episode| lengths.get(episode)) {
@@ -65,8 +66,8 @@ impl Label {
 
 /// The latest label of each span, in the order of episodes, starts and ends.
 ///
-/// Whoever labelled an episode last decides about all of it: labels of its spans by anyone else (or by another rule) are
-/// left out, so that two meanings of "safe" never mix.
+/// The last annotator of an episode decides about all of it: labels of its spans by other annotators (or rules) are left
+/// out, so that two meanings of "safe" never mix.
 pub fn latest(labels: &[Label]) -> Vec<&Label> {
     let mut author = HashMap::new();
     let mut sorted: Vec<&Label> =
@@ -76,33 +77,50 @@ pub fn latest(labels: &[Label]) -> Vec<&Label> {
     sorted
 }
 
-/// The append-only log of labels: JSON lines, in the order they were given.
+/// The append-only log of labels: JSON lines, in the order in which they were given.
 #[derive(Debug)]
 pub struct LabelLog {
     path: PathBuf,
     labels: Vec<Label>,
+    torn: bool,
+    lock: Option<files::Lock>,
 }
 
 impl LabelLog {
-    /// The log in a file, empty where there is no file yet. A torn last line is left out.
+    /// Reads the log in a file; a missing file is an empty log.
     pub fn open(path: &Path) -> Result<LabelLog, Error> {
-        let labels: Vec<Label> = files::read_json_lines(path, MAX_LOG_BYTES)?;
+        let Lines { values: labels, torn } = files::read_json_lines::<Label>(path, MAX_LOG_BYTES)?;
         for (n, label) in labels.iter().enumerate() {
             label.check().map_err(|e| Error::content(path, format!("line {}", n + 1), e.to_string()))?;
         }
-        Ok(LabelLog { path: path.to_owned(), labels })
+        Ok(LabelLog { path: path.to_owned(), labels, torn, lock: None })
     }
 
-    /// Appends labels: all of them in one write, or none if one makes no sense.
+    /// Appends labels: all of them in one write, or none if one is invalid. From the first append on, no other process
+    /// can append.
     pub fn append(&mut self, labels: &[Label]) -> Result<(), Error> {
         labels.iter().try_for_each(Label::check)?;
+        if self.lock.is_none() {
+            let lock = files::lock(&self.path.with_extension("lock"))?;
+            let now = LabelLog::open(&self.path)?;
+            if now.labels != self.labels {
+                return Err(Error::content(&self.path, "log", "another process appended labels; start again"));
+            }
+            self.lock = Some(lock);
+        }
         files::append_json_lines(&self.path, labels)?;
         self.labels.extend_from_slice(labels);
+        self.torn = false;
         Ok(())
     }
 
-    /// All labels, the overruled ones too; see [`latest`].
+    /// All labels, including overruled ones; see [`latest`].
     pub fn labels(&self) -> &[Label] {
         &self.labels
+    }
+
+    /// The file, if it ends with an incomplete line, which does not count.
+    pub fn torn(&self) -> Option<PathBuf> {
+        self.torn.then(|| self.path.clone())
     }
 }

@@ -46,6 +46,18 @@ impl Schema {
         Ok(())
     }
 
+    /// In what the episodes of another schema differ, if they do; the task's name does not matter.
+    pub(crate) fn difference(&self, other: &Self) -> Option<String> {
+        if (self.observation_dim, self.action_dim) != (other.observation_dim, other.action_dim) {
+            return Some(format!(
+                "observations and actions of {} and {} dimensions, expected {} and {} as in the other stores",
+                other.observation_dim, other.action_dim, self.observation_dim, self.action_dim
+            ));
+        }
+        let (names, expected) = (other.signals.join(", "), self.signals.join(", "));
+        (names != expected).then(|| format!("signals {names}, expected {expected} as in the other stores"))
+    }
+
     /// Checks the length of an episode.
     pub(crate) fn check_steps(steps: usize) -> Result<(), String> {
         if (1..=MAX_STEPS).contains(&steps) { Ok(()) } else { Err(format!("{steps} steps, expected 1 to {MAX_STEPS}")) }
@@ -69,6 +81,11 @@ impl Schema {
         finite("actions", &episode.actions, self.action_dim)?;
         finite("rewards", &episode.rewards, 1)?;
         finite("signals", &episode.signals, signals)
+    }
+
+    /// Checks that signals are finite.
+    pub(crate) fn check_signals(&self, signals: &[f64]) -> Result<(), String> {
+        finite("signals", signals, self.signals.len())
     }
 }
 

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use prudence_core::random::{Stream, stream};
+use prudence_core::random::Stream;
 use rand::seq::SliceRandom as _;
 
-use crate::{Episode, Error, Label, Rule, latest};
+use crate::{Error, Label, Rule, latest};
 
 /// A labelled span of an episode.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,19 +43,19 @@ impl Segment {
     }
 }
 
-/// Labels an episode by a rule: the whole episode, and `extra_starts` segments that start later.
+/// Labels an episode of `steps` steps by a rule that reads its signals: the whole episode, and `extra_starts` segments that start later.
 ///
 /// The later starts are distinct and drawn uniformly from 1..T (all of them are taken if there are no more). Each
 /// segment runs to the end of the episode, and the rule judges it from its own start and ignores what came before.
 pub fn label_by_rule(
     rule: &Rule,
-    episode_id: u64,
-    episode: &Episode,
+    episode: u64,
+    signals: &[f64],
+    steps: usize,
     extra_starts: usize,
     rng: &mut Stream,
     when: &str,
 ) -> Vec<Label> {
-    let steps = episode.len();
     let mut later: Vec<usize> = (1..steps).collect();
     let (chosen, _) = later.partial_shuffle(rng, extra_starts);
     chosen.sort_unstable();
@@ -63,9 +63,9 @@ pub fn label_by_rule(
     let starts = whole.into_iter().chain(chosen.iter().copied());
     starts
         .map(|start| {
-            let violation = rule.first_violation(&episode.signals, start..steps);
+            let violation = rule.first_violation(signals, start..steps);
             Label {
-                episode: episode_id,
+                episode,
                 start: start as u32,
                 end: steps as u32,
                 safe: violation.is_none(),
@@ -77,20 +77,15 @@ pub fn label_by_rule(
         .collect()
 }
 
-/// Splits the episodes 0..`episodes` at random into training episodes and a held-out share (`held_out`, from 0 to 1).
+/// The first of `labelled` episodes, oldest first, to hold out: the newest are held out, a share from 0 to 1 of them.
 ///
-/// Both lists are in ascending order. At least one episode is left to train on, and if there are two or more, any share
-/// above 0 holds out at least one.
-pub fn split(episodes: u64, held_out: f64, seed: u64) -> (Vec<u64>, Vec<u64>) {
-    let mut ids: Vec<u64> = (0..episodes).collect();
-    ids.shuffle(&mut stream(seed, "split", 0));
-    let most = ids.len().saturating_sub(1);
-    let least = usize::from(held_out > 0.0).min(most);
-    let test = ((held_out * episodes as f64).round() as usize).clamp(least, most);
-    let mut train = ids.split_off(test);
-    train.sort_unstable();
-    ids.sort_unstable();
-    (train, ids)
+/// Episodes of one training resemble their neighbours. A random choice would test the model on near copies of what it
+/// was trained on. At least one episode is left to train on, and if there are two or more, any share above 0 holds out
+/// at least one.
+pub fn held_out_from(labelled: usize, share: f64) -> usize {
+    let most = labelled.saturating_sub(1);
+    let least = usize::from(share > 0.0).min(most);
+    labelled - ((share * labelled as f64).round() as usize).clamp(least, most)
 }
 
 /// Gathers the segments of the given episodes from the latest label of each span; labels of other episodes are ignored.

@@ -52,21 +52,76 @@ pub(crate) fn encode(schema: &Schema, first: u64, episodes: &[Episode]) -> Resul
     writer.into_inner()
 }
 
-/// Decodes the episodes `wanted` (counted from the shard's first), with or without their signals.
-///
-/// `first` and `steps` are the shard's first episode and its lengths according to the index; a file that differs is an
-/// error.
+/// The part of a shard to decode: the shard's first episode and its lengths according to the index, and the episodes
+/// wanted, counted from the first. A file that differs from the index is an error.
+#[derive(Clone)]
+pub(crate) struct Part<'a> {
+    pub first: u64,
+    pub steps: &'a [u32],
+    pub wanted: Range<usize>,
+}
+
+/// Decodes episodes, with or without their signals.
 pub(crate) fn decode(
     file: &File,
     schema: &Schema,
-    first: u64,
-    steps: &[u32],
-    wanted: Range<usize>,
+    part: Part<'_>,
     with_signals: bool,
 ) -> Result<Vec<Episode>, Unreadable> {
+    let columns = if with_signals { 0..FIXED + schema.signals.len() } else { 0..FIXED };
+    each_episode(file, schema, part, columns.collect(), |rows| {
+        let [_, _, observations, actions, rewards, terminated, signals @ ..] = rows.columns() else {
+            return Err("columns are missing".to_owned());
+        };
+        let steps = rows.num_rows() - 1;
+        let list = |column: &ArrayRef, rows: usize| {
+            let list = column.slice(0, rows);
+            let list = list.as_fixed_size_list_opt().ok_or(TYPED)?;
+            let numbers = list.values().as_primitive_opt::<Float32Type>().ok_or(TYPED)?;
+            if numbers.null_count() > 0 { Err("a null among the values") } else { Ok(numbers.values().to_vec()) }
+        };
+        let terminated = terminated.as_boolean_opt().ok_or(TYPED)?;
+        if (0..steps - 1).any(|t| terminated.value(t)) {
+            return Err("terminated before the last step".to_owned());
+        }
+        let episode = Episode {
+            observation_width: schema.observation_dim,
+            action_width: schema.action_dim,
+            observations: list(observations, steps + 1)?,
+            actions: list(actions, steps)?,
+            rewards: rewards.as_primitive_opt::<Float32Type>().ok_or(TYPED)?.values()[..steps].to_vec(),
+            signals: interleaved(signals, steps)?,
+            terminated: terminated.value(steps - 1),
+        };
+        schema.check_episode(&episode, signals.len())?;
+        Ok(episode)
+    })
+}
+
+/// Decodes the signals of episodes alone, `[T, signal]` each.
+pub(crate) fn decode_signals(file: &File, schema: &Schema, part: Part<'_>) -> Result<Vec<Vec<f64>>, Unreadable> {
+    let columns = [0, 1].into_iter().chain(FIXED..FIXED + schema.signals.len()).collect();
+    each_episode(file, schema, part, columns, |rows| {
+        let signals = interleaved(&rows.columns()[2..], rows.num_rows() - 1)?;
+        schema.check_signals(&signals)?;
+        Ok(signals)
+    })
+}
+
+const TYPED: &str = "the type of a column differs from the schema";
+
+/// Decodes some columns, of which the first two are `episode` and `t`, and calls `decode` with the rows of each episode
+/// that is wanted.
+fn each_episode<T>(
+    file: &File,
+    schema: &Schema,
+    Part { first, steps, wanted }: Part<'_>,
+    roots: Vec<usize>,
+    decode: impl Fn(&RecordBatch) -> Result<T, String>,
+) -> Result<Vec<T>, Unreadable> {
     let options = ArrowReaderOptions::new().with_schema(columns(schema));
     let metadata = ArrowReaderMetadata::load(file, options)?;
-    let mut episodes = Vec::new();
+    let mut decoded = Vec::new();
     let mut at = 0; // the first episode of the next row group
     for (group, rows) in metadata.metadata().row_groups().iter().map(|group| group.num_rows()).enumerate() {
         let mut held = 0;
@@ -82,14 +137,9 @@ pub(crate) fn decode(
         if from >= to {
             continue;
         }
-        let mask = if with_signals {
-            ProjectionMask::all()
-        } else {
-            ProjectionMask::roots(metadata.parquet_schema(), 0..FIXED)
-        };
         let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(file.try_clone()?, metadata.clone())
             .with_row_groups(vec![group])
-            .with_projection(mask)
+            .with_projection(ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied()))
             .with_batch_size(held as usize)
             .build()?;
         let mut batches = batches.into_iter();
@@ -99,16 +149,45 @@ pub(crate) fn decode(
         }
         let mut row = steps[begin..from].iter().map(|steps| *steps as usize + 1).sum();
         for (i, steps) in (from..to).zip(&steps[from..to]) {
-            let id = first + i as u64;
-            let episode = episode(schema, &batch, id, row, *steps as usize, with_signals);
-            episodes.push(episode.map_err(|problem| format!("episode {id}: {problem}"))?);
-            row += *steps as usize + 1;
+            let (id, steps) = (first + i as u64, *steps as usize);
+            let rows = batch.slice(row, steps + 1);
+            let one = check_rows(&rows, id, steps, roots.len()).and_then(|()| decode(&rows));
+            decoded.push(one.map_err(|problem| format!("episode {id}: {problem}"))?);
+            row += steps + 1;
         }
     }
     if at != steps.len() {
         return Err(format!("holds {at} episodes; the index says {}", steps.len()).into());
     }
-    Ok(episodes)
+    Ok(decoded)
+}
+
+/// Checks that rows are those of an episode: numbered, with nulls only after the last step.
+fn check_rows(rows: &RecordBatch, id: u64, steps: usize, columns: usize) -> Result<(), String> {
+    if rows.num_columns() != columns {
+        return Err("columns are missing".to_owned());
+    }
+    let ids = rows.column(0).as_primitive_opt::<UInt64Type>().ok_or(TYPED)?;
+    let times = rows.column(1).as_primitive_opt::<UInt32Type>().ok_or(TYPED)?;
+    if ids.values().iter().any(|i| *i != id) || times.values().iter().zip(0u32..).any(|(t, expected)| *t != expected) {
+        return Err("the columns `episode` and `t` do not match the index".to_owned());
+    }
+    for (field, column) in rows.schema_ref().fields().iter().zip(rows.columns()) {
+        if field.is_nullable() && (column.null_count() != 1 || column.is_valid(steps)) {
+            return Err("nulls in other rows than the one after the last step".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Columns side by side: `[steps, columns]`.
+fn interleaved(columns: &[ArrayRef], steps: usize) -> Result<Vec<f64>, String> {
+    let mut numbers = vec![0.0; steps * columns.len()];
+    for (s, column) in columns.iter().enumerate() {
+        let column = column.as_primitive_opt::<Float64Type>().ok_or(TYPED)?.values();
+        numbers.iter_mut().skip(s).step_by(columns.len()).zip(column.iter()).for_each(|(to, from)| *to = *from);
+    }
+    Ok(numbers)
 }
 
 /// Why a shard cannot be decoded.
@@ -200,53 +279,4 @@ fn batch(
         arrays.push(Arc::new(Float64Array::try_new(column.into(), taken.clone())?));
     }
     Ok(RecordBatch::try_new(columns.clone(), arrays)?)
-}
-
-/// Extracts the episode whose first row is `row`.
-fn episode(
-    schema: &Schema,
-    batch: &RecordBatch,
-    id: u64,
-    row: usize,
-    steps: usize,
-    with_signals: bool,
-) -> Result<Episode, String> {
-    let batch = batch.slice(row, steps + 1);
-    let [ids, times, observations, actions, rewards, terminated, signals @ ..] = batch.columns() else {
-        return Err("columns are missing".to_owned());
-    };
-    let typed = "the type of a column differs from the schema";
-    let ids = ids.as_primitive_opt::<UInt64Type>().ok_or(typed)?;
-    let times = times.as_primitive_opt::<UInt32Type>().ok_or(typed)?;
-    if ids.values().iter().any(|i| *i != id) || times.values().iter().zip(0u32..).any(|(t, expected)| *t != expected) {
-        return Err("the columns `episode` and `t` do not match the index".to_owned());
-    }
-    for column in batch.columns().iter().skip(4) {
-        if column.null_count() != 1 || column.is_valid(steps) {
-            return Err("nulls in other rows than the one after the last step".to_owned());
-        }
-    }
-    let list = |column: &ArrayRef, rows: usize| {
-        let list = column.slice(0, rows);
-        let list = list.as_fixed_size_list_opt().ok_or(typed)?;
-        let numbers = list.values().as_primitive_opt::<Float32Type>().ok_or(typed)?;
-        if numbers.null_count() > 0 { Err("a null among the values") } else { Ok(numbers.values().to_vec()) }
-    };
-    let terminated = terminated.as_boolean_opt().ok_or(typed)?;
-    if (0..steps - 1).any(|t| terminated.value(t)) {
-        return Err("terminated before the last step".to_owned());
-    }
-    let mut episode = Episode {
-        observations: list(observations, steps + 1)?,
-        actions: list(actions, steps)?,
-        rewards: rewards.as_primitive_opt::<Float32Type>().ok_or(typed)?.values()[..steps].to_vec(),
-        signals: vec![0.0; steps * signals.len()],
-        terminated: terminated.value(steps - 1),
-    };
-    for (s, column) in signals.iter().enumerate() {
-        let column = column.as_primitive_opt::<Float64Type>().ok_or(typed)?.values();
-        episode.signals.iter_mut().skip(s).step_by(signals.len()).zip(column.iter()).for_each(|(to, from)| *to = *from);
-    }
-    schema.check_episode(&episode, if with_signals { schema.signals.len() } else { 0 })?;
-    Ok(episode)
 }

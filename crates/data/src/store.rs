@@ -5,16 +5,19 @@
 //! line is in the index, so a crash before that leaves the store without the shard, and the next append overwrites it.
 //! Opening a store never writes. Only one process at a time may append.
 
+use std::fs::File;
 use std::io::Seek as _;
 use std::ops::Range;
 use std::panic;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Episode, Error, Schema, files, shard};
+use crate::files::{self, Lines};
+use crate::{Episode, Error, Schema, shard};
 
-const FORMAT: u32 = 2; // 1: the last row had a null list for its action
+const FORMAT: u32 = 3; // 1: the last row had a null list for its action; 2: no hashes in store.json and index.jsonl
 const MAX_SCHEMA_BYTES: u64 = 1 << 20;
 const MAX_INDEX_BYTES: u64 = 1 << 28;
 
@@ -25,6 +28,7 @@ pub struct Store {
     schema: Schema,
     shards: Vec<Shard>,
     lengths: Vec<u32>, // of all episodes
+    torn: bool,
 }
 
 /// The index entry of a shard, without the episodes' lengths.
@@ -32,6 +36,8 @@ pub struct Store {
 struct Shard {
     episodes: Range<u64>,
     blake3: String,
+    /// Whether this process has compared the file with its hash.
+    verified: AtomicBool,
 }
 
 /// `store.json`
@@ -59,28 +65,34 @@ impl Store {
         files::create_fresh_dir(dir)?;
         let path = dir.join("store.json");
         let manifest = Manifest { format: FORMAT, schema };
-        let text =
-            serde_json::to_string_pretty(&manifest).map_err(|e| Error::content(&path, "schema", e.to_string()))?;
-        files::write_atomic(&path, format!("{text}\n").as_bytes())?;
-        Ok(Store { dir: dir.to_owned(), schema: manifest.schema, shards: Vec::new(), lengths: Vec::new() })
+        files::write_json(&path, &manifest)?;
+        Ok(Store { dir: dir.to_owned(), schema: manifest.schema, shards: Vec::new(), lengths: Vec::new(), torn: false })
     }
 
     /// Opens the store in a folder. All its shards must exist; their content is checked when it is read.
     pub fn open(dir: &Path) -> Result<Store, Error> {
         let path = dir.join("store.json");
-        let manifest: serde_json::Value = serde_json::from_slice(&files::read_limited(&path, MAX_SCHEMA_BYTES)?)
-            .map_err(|e| Error::content(&path, "JSON", e.to_string()))?;
-        if manifest["format"] != FORMAT {
-            let problem = format!("{}; this version of prudence reads {FORMAT}", manifest["format"]);
+        let manifest = files::read_members(&path, MAX_SCHEMA_BYTES)?;
+        let format = manifest.get("format").cloned().unwrap_or_default();
+        if format != FORMAT {
+            let problem = format!("{format}; this version of prudence reads {FORMAT}");
             return Err(Error::content(&path, "format", problem));
         }
         let manifest: Manifest =
-            serde_json::from_value(manifest).map_err(|e| Error::content(&path, "schema", e.to_string()))?;
+            serde_json::from_value(manifest.into()).map_err(|e| Error::content(&path, "schema", e.to_string()))?;
         manifest.schema.check().map_err(|problem| Error::content(&path, "schema", problem))?;
 
-        let mut store = Store { dir: dir.to_owned(), schema: manifest.schema, shards: Vec::new(), lengths: Vec::new() };
+        let mut store = Store {
+            dir: dir.to_owned(),
+            schema: manifest.schema,
+            shards: Vec::new(),
+            lengths: Vec::new(),
+            torn: false,
+        };
         let index = store.index();
-        for (n, line) in files::read_json_lines::<Line>(&index, MAX_INDEX_BYTES)?.into_iter().enumerate() {
+        let Lines { values, torn } = files::read_json_lines::<Line>(&index, MAX_INDEX_BYTES)?;
+        store.torn = torn;
+        for (n, line) in values.into_iter().enumerate() {
             store.check_line(n, &line).map_err(|problem| Error::content(&index, format!("line {}", n + 1), problem))?;
             if !store.shard_path(n).is_file() {
                 return Err(store.broken(n, line.first, "missing"));
@@ -88,6 +100,11 @@ impl Store {
             store.take(line.steps, line.blake3);
         }
         Ok(store)
+    }
+
+    /// The index, if it ends with an incomplete line, as a crash leaves one behind; the line's shard does not count.
+    pub fn torn(&self) -> Option<PathBuf> {
+        self.torn.then(|| self.index())
     }
 
     /// The task and the shapes that all episodes share.
@@ -143,6 +160,7 @@ impl Store {
         };
         files::write_atomic(&path, &bytes)?;
         files::append_json_lines(&self.index(), std::slice::from_ref(&line))?;
+        self.torn = false;
         self.take(line.steps, line.blake3);
         Ok(first..self.len())
     }
@@ -155,6 +173,11 @@ impl Store {
     /// Reads a range of episodes without their signals, as learners see them.
     pub fn read_without_signals(&self, range: Range<u64>) -> Result<Vec<Episode>, Error> {
         self.read_columns(range, false)
+    }
+
+    /// Reads the signals alone of a range of episodes, `[T, signal]` each, as a rule judges them.
+    pub fn read_signals(&self, range: Range<u64>) -> Result<Vec<Vec<f64>>, Error> {
+        self.each_shard(range, |file, part| shard::decode_signals(file, &self.schema, part))
     }
 
     /// Drops the episodes from `len` on, to return to a checkpoint. `len` must be a boundary between shards.
@@ -170,7 +193,7 @@ impl Store {
         }
         let index = self.index();
         let lines: Vec<Line> = (0..keep).map(|n| self.line(n)).collect();
-        files::write_atomic(&index, files::json_lines(&index, &lines)?.as_bytes())?;
+        files::write_json_lines(&index, &lines)?;
         let dropped = keep..self.shards.len();
         self.shards.truncate(keep);
         self.lengths.truncate(len as usize);
@@ -178,44 +201,57 @@ impl Store {
     }
 
     fn read_columns(&self, range: Range<u64>, with_signals: bool) -> Result<Vec<Episode>, Error> {
+        self.each_shard(range, |file, part| shard::decode(file, &self.schema, part, with_signals))
+    }
+
+    /// Decodes the shards of a range of episodes, each verified when this process first reads it.
+    fn each_shard<T>(
+        &self,
+        range: Range<u64>,
+        decode: impl Fn(&File, shard::Part<'_>) -> Result<Vec<T>, shard::Unreadable>,
+    ) -> Result<Vec<T>, Error> {
         if range.start > range.end || range.end > self.len() {
             return Err(Error::Range { start: range.start, end: range.end, len: self.len() });
         }
-        let mut episodes = Vec::with_capacity((range.end - range.start) as usize);
+        let mut all = Vec::with_capacity((range.end - range.start) as usize);
         for (n, Shard { episodes: held, .. }) in self.shards.iter().enumerate() {
             let (from, to) = (range.start.max(held.start), range.end.min(held.end));
             if from < to {
                 let wanted = (from - held.start) as usize..(to - held.start) as usize;
-                episodes.extend(self.read_shard(n, wanted, with_signals)?);
+                let steps = &self.lengths[held.start as usize..held.end as usize];
+                let (file, part) = (self.open_shard(n)?, shard::Part { first: held.start, steps, wanted });
+                let broken = |problem: &str| self.broken(n, held.start, problem);
+                // The Parquet reader panics on some invalid files; a corrupt one must not end the program.
+                match panic::catch_unwind(panic::AssertUnwindSafe(|| decode(&file, part))) {
+                    Ok(decoded) => all.extend(decoded.map_err(|e| broken(&e.to_string()))?),
+                    Err(_) => return Err(broken("the Parquet reader panicked on it")),
+                }
             }
         }
-        Ok(episodes)
+        Ok(all)
     }
 
-    /// Checks a shard against its hash, then decodes a part of it.
-    fn read_shard(&self, n: usize, wanted: Range<usize>, with_signals: bool) -> Result<Vec<Episode>, Error> {
+    /// Opens a shard and, the first time, compares it with its hash.
+    fn open_shard(&self, n: usize) -> Result<File, Error> {
         let path = self.shard_path(n);
-        let Shard { episodes: held, blake3 } = &self.shards[n];
+        let Shard { episodes: held, blake3, verified } = &self.shards[n];
         let steps = &self.lengths[held.start as usize..held.end as usize];
         let broken = |problem: &str| self.broken(n, held.start, problem);
-
         let mut file = files::open(&path).map_err(|e| broken(&format!("cannot open: {e}")))?;
         let size = file.metadata().map_err(Error::io(&path, "read the size"))?.len();
         if size > largest_shard(&self.schema, steps) {
             return Err(broken(&format!("{size} bytes, too many for its episodes")));
         }
-        let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(&file).map_err(Error::io(&path, "read"))?;
-        if hasher.finalize().to_string() != *blake3 {
-            return Err(broken("its BLAKE3 hash differs from the one in the index"));
+        if !verified.load(Ordering::Relaxed) {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update_reader(&file).map_err(Error::io(&path, "read"))?;
+            if hasher.finalize().to_string() != *blake3 {
+                return Err(broken("its BLAKE3 hash differs from the one in the index"));
+            }
+            file.rewind().map_err(Error::io(&path, "read"))?;
+            verified.store(true, Ordering::Relaxed);
         }
-        file.rewind().map_err(Error::io(&path, "read"))?;
-        // The Parquet reader panics on some invalid files; a corrupt one must not end the program.
-        let decode = || shard::decode(&file, &self.schema, held.start, steps, wanted, with_signals);
-        match panic::catch_unwind(panic::AssertUnwindSafe(decode)) {
-            Ok(episodes) => episodes.map_err(|e| broken(&e.to_string())),
-            Err(_) => Err(broken("the Parquet reader panicked on it")),
-        }
+        Ok(file)
     }
 
     /// Checks that line `n` of the index continues where the line before it ends.
@@ -235,11 +271,11 @@ impl Store {
     fn take(&mut self, steps: Vec<u32>, blake3: String) {
         let first = self.len();
         self.lengths.extend(steps);
-        self.shards.push(Shard { episodes: first..self.len(), blake3 });
+        self.shards.push(Shard { episodes: first..self.len(), blake3, verified: AtomicBool::new(false) });
     }
 
     fn line(&self, n: usize) -> Line {
-        let Shard { episodes, blake3 } = &self.shards[n];
+        let Shard { episodes, blake3, .. } = &self.shards[n];
         let steps = self.lengths[episodes.start as usize..episodes.end as usize].to_vec();
         Line { shard: shard_name(n), first: episodes.start, steps, blake3: blake3.clone() }
     }

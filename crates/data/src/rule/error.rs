@@ -28,23 +28,3 @@ impl fmt::Display for RuleError {
         write!(f, "rule, column {}: {}\n  {line}\n  {:column$}{carets}", column + 1, self.message, "")
     }
 }
-
-/// The name closest to `given`, if it is close enough to be a typo.
-pub(super) fn nearest<'a>(given: &str, names: &[&'a str]) -> Option<&'a str> {
-    let distances = names.iter().map(|name| (edits(given, name), *name));
-    distances.min().filter(|(distance, name)| *distance <= 1 + name.len() / 4).map(|(_, name)| name)
-}
-
-/// The edit (Levenshtein) distance between two words.
-fn edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.bytes().enumerate() {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}

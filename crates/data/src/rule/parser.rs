@@ -10,8 +10,9 @@ use winnow::error::ParserError;
 use winnow::stream::{LocatingSlice, Location as _, Stateful, Stream as _};
 use winnow::token::{any, one_of, take_while};
 
+use prudence_core::nearest;
+
 use super::RuleError;
-use super::error::nearest;
 use super::program::{Aggregate, Arithmetic, Comparison, Node};
 
 /// Limits that keep the stack, memory and time of a malicious rule small.
@@ -326,7 +327,8 @@ fn unexpected<T>(input: &Input<'_>, expected: &str) -> Parsed<T> {
 }
 
 fn unknown(what: &str, name: &str, accepted: &[&str]) -> String {
-    let meant = nearest(name, accepted).map_or(String::new(), |near| format!(" (did you mean `{near}`?)"));
+    let meant =
+        nearest(name, accepted.iter().copied()).map_or(String::new(), |near| format!(" (did you mean `{near}`?)"));
     format!("no {what} is called `{name}`{meant}; accepted: {}", accepted.join(", "))
 }
 

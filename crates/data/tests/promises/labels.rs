@@ -1,6 +1,6 @@
 use std::fs;
 
-use prudence_data::{LabelLog, latest};
+use prudence_data::{Error, LabelLog, files, latest};
 
 use crate::{label, write};
 
@@ -17,12 +17,12 @@ fn labels_round_trip_in_order() {
     assert_eq!(LabelLog::open(&path).unwrap().labels(), labels);
     assert_eq!(
         fs::read_to_string(&path).unwrap().lines().next().unwrap(),
-        r#"{"episode":3,"start":0,"end":10,"safe":true,"by":"anna","when":"2026-11-16T07:00:00Z"}"#
+        r#"{"episode":3,"start":0,"end":10,"safe":true,"by":"anna","when":"2026-11-16T07:00:00Z","check":"da786b14d952a7e0"}"#
     );
 }
 
 #[test]
-fn a_torn_label_line_is_dropped() {
+fn a_torn_label_line_is_reported_and_does_not_count() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("labels.jsonl");
     LabelLog::open(&path).unwrap().append(&[label(0, 0, 3, true, None), label(1, 0, 3, true, None)]).unwrap();
@@ -32,6 +32,7 @@ fn a_torn_label_line_is_dropped() {
     write(&path, torn);
     let mut log = LabelLog::open(&path).unwrap();
     assert_eq!(log.labels(), [label(0, 0, 3, true, None)]);
+    assert_eq!(log.torn(), Some(path.clone()));
     log.append(&[label(1, 0, 3, true, None)]).unwrap();
     assert_eq!(fs::read(&path).unwrap(), whole);
 }
@@ -49,7 +50,7 @@ fn the_latest_label_of_a_span_wins() {
 }
 
 #[test]
-fn labels_that_make_no_sense_are_refused_and_nothing_is_written() {
+fn invalid_labels_are_rejected_and_nothing_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("labels.jsonl");
     let mut log = LabelLog::open(&path).unwrap();
@@ -63,7 +64,21 @@ fn labels_that_make_no_sense_are_refused_and_nothing_is_written() {
         assert!(message.contains(problem), "{message}");
     }
     assert!(!path.exists());
-    write(&path, "{\"episode\":0,\"start\":4,\"end\":4,\"safe\":true,\"by\":\"\",\"when\":\"\"}\n");
+    files::write_json_lines(&path, &[label(0, 4, 4, true, None)]).unwrap();
     let message = LabelLog::open(&path).unwrap_err().to_string();
     assert!(message.contains("labels.jsonl, line 1: label of episode 0"), "{message}");
+}
+
+#[test]
+fn labels_that_another_process_appended_are_not_overlooked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("labels.jsonl");
+    let (mut first, mut second) = (LabelLog::open(&path).unwrap(), LabelLog::open(&path).unwrap());
+    first.append(&[label(0, 0, 3, true, None)]).unwrap();
+    // A lock belongs to an open file, so two logs of one process exclude each other, too.
+    assert!(matches!(second.append(&[label(1, 0, 3, true, None)]), Err(Error::Locked { .. })));
+    drop(first);
+    let message = second.append(&[label(1, 0, 3, true, None)]).unwrap_err().to_string();
+    assert!(message.contains("another process appended labels"), "{message}");
+    assert_eq!(LabelLog::open(&path).unwrap().labels(), [label(0, 0, 3, true, None)]);
 }

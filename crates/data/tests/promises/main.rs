@@ -1,5 +1,7 @@
 //! The promises of `prudence-data`: each is a test named after it. They share one binary for faster builds.
 
+mod damage;
+mod dataset;
 mod labels;
 mod rule;
 mod rule_semantics;
@@ -31,6 +33,7 @@ pub fn episode(steps: usize, seed: u32) -> Episode {
         rewards: numbers(steps, 3).map(|x| x as f32).collect(),
         signals: numbers(2 * steps, 4).collect(),
         terminated: seed.is_multiple_of(2),
+        ..Episode::new(2, 1)
     }
 }
 

@@ -1,14 +1,18 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use prudence_core::random::stream;
-use prudence_data::{Episode, Label, Rule, Segment, gather, label_by_rule, split};
+use prudence_core::random::{Stream, stream};
+use prudence_data::{Episode, Label, Rule, Segment, gather, held_out_from, label_by_rule};
 
 use crate::episode;
 
 fn episode_with(a: &[f64]) -> Episode {
     let signals = a.iter().flat_map(|a| [*a, 0.0]).collect();
     Episode { signals, ..episode(a.len(), 0) }
+}
+
+fn labels_of(rule: &Rule, id: u64, episode: &Episode, extra: usize, rng: &mut Stream, when: &str) -> Vec<Label> {
+    label_by_rule(rule, id, &episode.signals, episode.len(), extra, rng, when)
 }
 
 #[test]
@@ -27,7 +31,7 @@ fn prefixes_have_labels_only_where_they_are_known() {
 fn the_rule_judges_each_segment_from_its_own_start() {
     let rule = Rule::parse("count(a) <= 1", &["a", "b"]).unwrap();
     let episode = episode_with(&[1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
-    let labels = label_by_rule(&rule, 7, &episode, 99, &mut stream(0, "labels", 7), "now");
+    let labels = labels_of(&rule, 7, &episode, 99, &mut stream(0, "labels", 7), "now");
     let spans: Vec<_> = labels.iter().map(|l| (l.start, l.end, l.safe, l.at)).collect();
     assert_eq!(
         spans,
@@ -47,18 +51,18 @@ fn the_rule_judges_each_segment_from_its_own_start() {
 fn later_starts_are_distinct_reproducible_and_as_many_as_requested() {
     let rule = Rule::parse("a < 9", &["a", "b"]).unwrap();
     let episode = episode(200, 3);
-    let draw = |seed| label_by_rule(&rule, 0, &episode, 20, &mut stream(seed, "labels", 0), "");
+    let draw = |seed| labels_of(&rule, 0, &episode, 20, &mut stream(seed, "labels", 0), "");
     let starts: BTreeSet<u32> = draw(1).iter().map(|label| label.start).collect();
     assert_eq!(starts.len(), 21);
     assert!(starts.contains(&0) && starts.iter().all(|start| *start < 200));
     assert_eq!(draw(1), draw(1));
     assert_ne!(draw(1), draw(2));
-    assert_eq!(label_by_rule(&rule, 0, &crate::episode(1, 0), 5, &mut stream(1, "labels", 0), "").len(), 1);
-    assert_eq!(label_by_rule(&rule, 0, &Episode::default(), 5, &mut stream(1, "labels", 0), "").len(), 0);
+    assert_eq!(labels_of(&rule, 0, &crate::episode(1, 0), 5, &mut stream(1, "labels", 0), "").len(), 1);
+    assert_eq!(labels_of(&rule, 0, &Episode::new(2, 1), 5, &mut stream(1, "labels", 0), "").len(), 0);
 
     let mut counts = [0usize; 10];
     for seed in 0..9000 {
-        let labels = label_by_rule(&rule, 0, &crate::episode(10, 0), 3, &mut stream(seed, "labels", 0), "");
+        let labels = labels_of(&rule, 0, &crate::episode(10, 0), 3, &mut stream(seed, "labels", 0), "");
         labels.iter().for_each(|label| counts[label.start as usize] += 1);
     }
     assert_eq!(counts[0], 9000);
@@ -66,16 +70,12 @@ fn later_starts_are_distinct_reproducible_and_as_many_as_requested() {
 }
 
 #[test]
-fn split_holds_out_the_requested_share() {
-    let (train, test) = split(1000, 0.1, 5);
-    assert_eq!((train.len(), test.len()), (900, 100));
-    assert_ne!(split(1000, 0.1, 6).1, test);
-    assert_eq!(split(1000, 0.1, 5).1, test);
-    assert_eq!(split(0, 0.1, 0), (vec![], vec![]));
-    assert_eq!(split(1, 0.1, 0), (vec![0], vec![]));
-    assert_eq!(split(3, 0.1, 0).1.len(), 1);
-    assert_eq!(split(3, 1.0, 0).0.len(), 1);
-    assert_eq!(split(3, 0.0, 0).1.len(), 0);
+fn the_newest_episodes_are_held_out() {
+    for (labelled, share, first) in
+        [(1000, 0.1, 900), (0, 0.1, 0), (1, 0.1, 1), (3, 0.1, 2), (3, 1.0, 1), (3, 0.0, 3), (15, 0.1, 13)]
+    {
+        assert_eq!(held_out_from(labelled, share), first, "{share} of {labelled}");
+    }
 }
 
 proptest! {
@@ -86,16 +86,18 @@ proptest! {
         let rule = Rule::parse("fraction(a > 0, 4) <= 0.5", &["a", "b"]).unwrap();
         let lengths = vec![8; episodes as usize];
         let labels: Vec<Label> = (0..episodes)
-            .flat_map(|id| label_by_rule(&rule, id, &episode(8, id as u32), extra, &mut stream(seed, "labels", id), ""))
+            .flat_map(|id| labels_of(&rule, id, &episode(8, id as u32), extra, &mut stream(seed, "labels", id), ""))
             .collect();
-        let (train, test) = split(episodes, held_out, seed);
-        let (train_set, test_set): (BTreeSet<u64>, BTreeSet<u64>) = (train.iter().copied().collect(), test.iter().copied().collect());
+        let all: Vec<u64> = (0..episodes).collect();
+        let (train, test) = all.split_at(held_out_from(all.len(), held_out));
+        let set = |side: &[u64]| side.iter().copied().collect::<BTreeSet<u64>>();
+        let (train_set, test_set) = (set(train), set(test));
         prop_assert!(train_set.is_disjoint(&test_set));
         prop_assert_eq!(train_set.len() + test_set.len(), episodes as usize);
         let ids = |side: &[u64]| -> Vec<u64> {
             gather(&labels, side, &lengths).unwrap().iter().map(|segment| side[segment.episode]).collect()
         };
-        let (trained, tested) = (ids(&train), ids(&test));
+        let (trained, tested) = (ids(train), ids(test));
         prop_assert!(trained.iter().all(|id| train_set.contains(id)));
         prop_assert!(tested.iter().all(|id| test_set.contains(id)));
         prop_assert_eq!(trained.len() + tested.len(), labels.len());

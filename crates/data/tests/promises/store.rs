@@ -62,6 +62,7 @@ proptest! {
                 rewards: take(*t),
                 signals: broad.by_ref().take(2 * t).collect(),
                 terminated,
+                ..Episode::new(2, 1)
             })
             .collect();
         let dir = tempfile::tempdir().unwrap();
@@ -175,7 +176,7 @@ fn episodes_of_the_wrong_shape_are_rejected_and_nothing_is_written() {
     let mut store = Store::create(dir.path(), schema()).unwrap();
     type Damage = fn(&mut Episode);
     let cases: [(Damage, &str); 8] = [
-        (|e| *e = Episode::default(), "0 steps"),
+        (|e| *e = Episode::new(2, 1), "0 steps"),
         (|e| e.observations.truncate(6), "observations has 6 numbers, expected 4 x 2 for 3 steps"),
         (|e| e.actions.push(0.0), "actions has 4 numbers, expected 3 x 1"),
         (|e| e.signals.clear(), "signals has 0 numbers, expected 3 x 2"),

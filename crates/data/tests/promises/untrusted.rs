@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use prudence_core::random::stream;
-use prudence_data::{Error, Store};
+use prudence_data::{Error, Store, files};
 use rand::RngExt as _;
+use serde_json::{Value, json};
 
 use crate::{episode, schema, write};
 
@@ -14,12 +15,17 @@ fn store(dir: &Path) {
     store.append(&[episode(30, 0), episode(20, 1)]).unwrap();
 }
 
+/// The only line of the index.
+fn index_line(dir: &Path) -> Value {
+    files::read_json_lines(&dir.join("index.jsonl"), 1 << 20).unwrap().values.remove(0)
+}
+
 /// Replaces the shard and updates its hash in the index.
 fn forge(dir: &Path, shard: &[u8]) {
     write(dir.join("shard-00000.parquet"), shard);
-    let line = fs::read_to_string(dir.join("index.jsonl")).unwrap();
-    let (head, _) = line.split_once("\"blake3\":").unwrap();
-    write(dir.join("index.jsonl"), format!("{head}\"blake3\":\"{}\"}}\n", blake3::hash(shard)));
+    let mut line = index_line(dir);
+    line["blake3"] = blake3::hash(shard).to_string().into();
+    files::write_json_lines(&dir.join("index.jsonl"), &[line]).unwrap();
 }
 
 #[test]
@@ -75,27 +81,34 @@ fn an_index_that_disagrees_with_its_shard_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     store(dir.path());
     let index = dir.path().join("index.jsonl");
-    let line = fs::read_to_string(&index).unwrap();
-    for steps in ["[30]", "[20,30]", "[30,20,1]", "[29,21]", "[51]", "[4000000,4000000]"] {
-        write(&index, line.replace("[30,20]", steps));
+    let line = index_line(dir.path());
+    let forge = |key: &str, value: Value| {
+        let mut line = line.clone();
+        line[key] = value;
+        files::write_json_lines(&index, &[line]).unwrap();
+    };
+    for steps in
+        [json!([30]), json!([20, 30]), json!([30, 20, 1]), json!([29, 21]), json!([51]), json!([4000000, 4000000])]
+    {
+        forge("steps", steps.clone());
         let store = Store::open(dir.path()).unwrap();
         assert!(matches!(store.read(0..store.len()), Err(Error::Shard { .. })), "{steps}");
     }
-    let first = r#""first":0"#;
-    for (from, to, problem) in [
-        ("[30,20]", "[]", "line 1: no episodes"),
-        ("[30,20]", "[0]", "line 1: 0 steps"),
-        ("[30,20]", "[4000000000]", "line 1: 4000000000 steps"),
-        ("[30,20]", "[99999999999]", "line 1: invalid value"),
-        (first, r#""first":1"#, "line 1: first = 1, expected 0"),
-        ("shard-00000.parquet", "../../etc/passwd", "line 1: shard"),
-        (first, r#""first":0,"extra":1"#, "line 1: unknown field"),
-        ("{", "", "line 1:"),
+    for (key, value, problem) in [
+        ("steps", json!([]), "line 1: no episodes"),
+        ("steps", json!([0]), "line 1: 0 steps"),
+        ("steps", json!([4_000_000_000u32]), "line 1: 4000000000 steps"),
+        ("steps", json!([99_999_999_999u64]), "line 1: invalid value"),
+        ("first", json!(1), "line 1: first = 1, expected 0"),
+        ("shard", json!("../../etc/passwd"), "line 1: shard"),
+        ("extra", json!(1), "line 1: unknown field"),
     ] {
-        write(&index, line.replacen(from, to, 1));
+        forge(key, value);
         let message = Store::open(dir.path()).unwrap_err().to_string();
         assert!(message.contains(problem), "{message}");
     }
+    write(&index, "[]\n");
+    assert!(Store::open(dir.path()).unwrap_err().to_string().contains("line 1:"));
 }
 
 #[test]
@@ -103,16 +116,19 @@ fn a_manifest_with_an_unknown_format_or_shape_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     store(dir.path());
     let path = dir.path().join("store.json");
-    let text = fs::read_to_string(&path).unwrap();
-    for (from, to, problem) in [
-        ("\"format\": 2", "\"format\": 1", "format: 1; this version of prudence reads 2"),
-        ("\"observation_dim\": 2", "\"observation_dim\": 99999999", "observation_dim = 99999999"),
-        ("{", "[", "JSON"),
+    let good: Value = files::read_json(&path, 1 << 20).unwrap();
+    for (place, value, problem) in [
+        ("/format", 2, "format: 2; this version of prudence reads 3"),
+        ("/schema/observation_dim", 99_999_999, "observation_dim = 99999999"),
     ] {
-        write(&path, text.replacen(from, to, 1));
+        let mut forged = good.clone();
+        *forged.pointer_mut(place).unwrap() = value.into();
+        files::write_json(&path, &forged).unwrap();
         let message = Store::open(dir.path()).unwrap_err().to_string();
         assert!(message.contains(problem), "{message}");
     }
+    write(&path, "[");
+    assert!(Store::open(dir.path()).unwrap_err().to_string().contains("JSON"));
     fs::remove_file(&path).unwrap();
     assert!(Store::open(dir.path()).unwrap_err().to_string().contains("store.json: cannot open"));
 }
