@@ -47,6 +47,10 @@ pub trait Device: Clone + Send + Sync + 'static {
 
     /// An array of `n` zeros.
     fn buffer(&self, n: usize) -> Result<Self::Buf, DeviceError>;
+    /// An array of `n` zeros for a column of a replay table, which may be too large for the fastest memory.
+    fn column(&self, n: usize) -> Result<Self::Buf, DeviceError> {
+        self.buffer(n)
+    }
     /// An array of `n` row indices, all 0.
     fn rows(&self, n: usize) -> Result<Self::Rows, DeviceError>;
     /// Writes data, starting at position `at`.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
+use std::ops::Range;
 
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
@@ -28,9 +29,29 @@ pub enum Error {
         /// The expected type and shape.
         expected: String,
     },
+    /// The content differs from the hash in the header.
+    #[error("the content does not match its hash; the file was damaged, restore it from a backup")]
+    Damaged,
+    /// The header has no hash.
+    #[error("the header has no hash `{HASH}`; not written by prudence, or damaged")]
+    NoHash,
     /// A tensor holds a number that is not finite.
     #[error("tensor `{0}` holds a number that is not finite")]
     NotFinite(String),
+}
+
+/// The header entry with the BLAKE3 hash of the whole file, taken while [`NO_HASH`] stood in its place.
+const HASH: &str = "blake3";
+const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Where a file's header has this hash.
+fn hash_place(file: &[u8], hash: &str) -> Option<Range<usize>> {
+    let entry = format!("\"{HASH}\":\"{hash}\"");
+    let length = usize::try_from(u64::from_le_bytes(*file.first_chunk()?)).ok()?;
+    let header = file.get(8..)?.get(..length)?;
+    let start = 8 + header.windows(entry.len()).position(|bytes| bytes == entry.as_bytes())?;
+    let end = start + entry.len() - 1;
+    Some(end - NO_HASH.len()..end)
 }
 
 /// Builds a file of weights.
@@ -76,10 +97,13 @@ impl Writer {
             .collect();
         let views = views.map_err(|e: safetensors::SafeTensorError| Error::Format(e))?;
         let file = safetensors::serialize(views, None)?;
-        match self.metadata.is_empty() {
-            true => Ok(file),
-            false => with_metadata(&file, &self.metadata),
-        }
+        let mut metadata = self.metadata;
+        metadata.insert(HASH.to_owned(), NO_HASH.to_owned());
+        let mut file = with_metadata(&file, &metadata)?;
+        let place = hash_place(&file, NO_HASH).ok_or(Error::NoHash)?;
+        let hash = blake3::hash(&file).to_string();
+        file[place].copy_from_slice(hash.as_bytes());
+        Ok(file)
     }
 }
 
@@ -121,10 +145,17 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Parses and checks the header; the tensors are not copied.
+    /// Parses and checks the header and compares the file with its hash; the tensors are not copied.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         let (_, header) = SafeTensors::read_metadata(bytes)?;
-        let metadata = header.metadata().clone().unwrap_or_default();
+        let mut metadata = header.metadata().clone().unwrap_or_default();
+        let hash = metadata.remove(HASH).filter(|hash| hash.len() == NO_HASH.len()).ok_or(Error::NoHash)?;
+        let place = hash_place(bytes, &hash).ok_or(Error::Damaged)?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&bytes[..place.start]).update(NO_HASH.as_bytes()).update(&bytes[place.end..]);
+        if hasher.finalize().to_string() != hash {
+            return Err(Error::Damaged);
+        }
         Ok(Self { tensors: SafeTensors::deserialize(bytes)?, metadata })
     }
 

@@ -338,7 +338,7 @@ pub struct Table<D: Device> {
 impl<D: Device> Table<D> {
     /// Allocates `capacity` rows of observations, memories and actions of these widths.
     pub fn new(device: &D, capacity: usize, observation: usize, memory: usize, action: usize) -> Room<Self> {
-        let column = |width: usize| device.buffer(capacity * width);
+        let column = |width: usize| device.column(capacity * width);
         Ok(Self {
             observation: column(observation)?,
             memory: column(memory)?,

@@ -1,6 +1,12 @@
-//! An array that starts at a cache line, so that vector loads cross as few lines as possible.
+//! An array that starts at a cache line, so that vector loads cross as few lines as possible; in memory or in a
+//! temporary file.
+#![allow(unsafe_code, reason = "numbers of a mapped file are read as a slice")]
 
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::ptr::NonNull;
+
+use memmap2::MmapMut;
 
 use crate::Scalar;
 
@@ -8,10 +14,22 @@ use crate::Scalar;
 /// needed costs no memory.
 #[derive(Debug)]
 pub struct Buffer<T> {
-    data: Vec<T>,
-    start: usize,
+    start: NonNull<T>,
     len: usize,
+    _memory: Memory<T>,
 }
+
+/// What owns the numbers; it is only dropped.
+#[derive(Debug)]
+enum Memory<T> {
+    Vec { _numbers: Vec<T> },
+    File { _mapping: MmapMut },
+}
+
+// SAFETY: a buffer owns its numbers and hands them out like a `Vec` does.
+unsafe impl<T: Send> Send for Buffer<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Buffer<T> {}
 
 const LINE: usize = 64;
 
@@ -19,17 +37,30 @@ impl<T: Scalar> Buffer<T> {
     /// An array of `len` zeros.
     pub fn zeros(len: usize) -> Self {
         let spare = LINE / size_of::<T>();
-        let data = vec![T::ZERO; len + spare];
-        let start = data.as_ptr().align_offset(LINE).min(spare);
-        Self { data, start, len }
+        let mut numbers = vec![T::ZERO; len + spare];
+        let aligned = numbers.as_ptr().align_offset(LINE).min(spare);
+        Self { start: NonNull::from(&mut numbers[aligned..]).cast(), len, _memory: Memory::Vec { _numbers: numbers } }
+    }
+
+    /// An array of `len` zeros in a temporary file without a name in `folder`. The operating system keeps those parts in
+    /// memory that are in use.
+    pub fn zeros_in_file(len: usize, folder: &Path) -> std::io::Result<Self> {
+        if len == 0 {
+            return Ok(Self::zeros(0)); // an empty file cannot be mapped
+        }
+        let file = tempfile::tempfile_in(folder)?;
+        file.set_len((len * size_of::<T>()) as u64)?;
+        // SAFETY: the file has no name, so nothing else can change or shorten it.
+        let mut mapping = unsafe { MmapMut::map_mut(&file)? };
+        // A mapping begins at a page, and zero bytes are the number zero.
+        let start = NonNull::from(&mut mapping[..]).cast();
+        Ok(Self { start, len, _memory: Memory::File { _mapping: mapping } })
     }
 }
 
 impl<T: Scalar> Clone for Buffer<T> {
     fn clone(&self) -> Self {
-        let mut copy = Self::zeros(self.len);
-        copy.copy_from_slice(self);
-        copy
+        Self::from(&**self)
     }
 }
 
@@ -46,14 +77,16 @@ impl<T> Deref for Buffer<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        &self.data[self.start..self.start + self.len]
+        // SAFETY: `start` is the first of `len` initialised numbers of `_memory`, which never moves or shrinks.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl<T> DerefMut for Buffer<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        &mut self.data[self.start..self.start + self.len]
+        // SAFETY: as in `deref`; the buffer is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 

@@ -17,6 +17,8 @@ mod scoring;
 mod vectors;
 
 use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::Arc;
 
 use rayon::iter::{IntoParallelRefMutIterator as _, ParallelIterator as _};
 
@@ -30,13 +32,22 @@ use crate::shapes::{Bank, Gru, Mlp};
 use crate::work::*;
 
 /// The CPU, in f32 (for use) or f64 (for gradient checks and golden tests).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cpu<T>(PhantomData<T>);
+#[derive(Clone, Debug, Default)]
+pub struct Cpu<T> {
+    /// The folder of temporary files with the columns of replay tables; without one, they are in memory.
+    columns: Option<Arc<Path>>,
+    numbers: PhantomData<T>,
+}
 
 impl<T> Cpu<T> {
     /// Creates the device.
     pub const fn new() -> Self {
-        Self(PhantomData)
+        Self { columns: None, numbers: PhantomData }
+    }
+
+    /// The CPU, with the columns of replay tables in temporary files in `folder`.
+    pub fn with_columns_in(folder: &Path) -> Self {
+        Self { columns: Some(folder.into()), numbers: PhantomData }
     }
 }
 
@@ -50,6 +61,15 @@ impl<T: Scalar> Device for Cpu<T> {
 
     fn buffer(&self, n: usize) -> Room<Buffer<T>> {
         Ok(Buffer::zeros(n))
+    }
+
+    fn column(&self, n: usize) -> Room<Buffer<T>> {
+        let Some(folder) = &self.columns else { return self.buffer(n) };
+        let refused = |e: std::io::Error| DeviceError::Memory {
+            bytes: n * size_of::<T>(),
+            reason: format!("temporary file in {}: {e}", folder.display()),
+        };
+        Buffer::zeros_in_file(n, folder).map_err(refused)
     }
 
     fn rows(&self, n: usize) -> Room<Vec<u32>> {
