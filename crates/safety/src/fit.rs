@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use prudence_core::random::stream;
-use prudence_data::{Episode, Segment};
+use prudence_core::random::{StreamId, blocks, stream};
+use prudence_data::{Episodes, Segment, Steps};
 use prudence_nn::work::{AdamStep, Parameters, TrajectoryLoss};
 use prudence_nn::{AdamSettings, Device, DeviceError};
 use rand::RngExt as _;
@@ -52,16 +52,16 @@ struct Part<D: Device> {
     /// `[M]` each
     scale: D::Buf,
     loss: D::Buf,
-    outcome: Result<(), DeviceError>,
+    outcome: Result<(), Error>,
 }
 
 /// The inputs that all parts of a step share.
-struct Step<'a, D: Device> {
+struct Step<'a, D: Device, E: ?Sized> {
     device: &'a D,
     shape: &'a ModelShape,
     networks: &'a Networks,
     weights: Weights<'a, D>,
-    episodes: &'a [Episode],
+    episodes: &'a E,
     prefix_every: usize,
     /// For each member, one over the number of labelled prefixes in its batch.
     scale: &'a [f64],
@@ -71,7 +71,7 @@ struct Step<'a, D: Device> {
 
 impl<D: Device> Part<D> {
     /// Computes the loss of these segments, one list per member, and its gradient.
-    fn run(&mut self, step: &Step<'_, D>, segments: &[&[&Segment]]) -> Result<(), DeviceError> {
+    fn run<E: Episodes + ?Sized>(&mut self, step: &Step<'_, D, E>, segments: &[&[&Segment]]) -> Result<(), Error> {
         let (d, rows) = (step.device, step.rows);
         let longest = segments.iter().flat_map(|s| s.iter()).map(|s| s.end - s.start).max();
         let Some(steps) = longest else {
@@ -79,11 +79,10 @@ impl<D: Device> Part<D> {
             d.fill(&mut self.loss, 0, segments.len(), 0.0);
             return Ok(());
         };
-        let span = |s: &&Segment| Span { episode: &step.episodes[s.episode], start: s.start, end: s.end };
-        let spans: Vec<Vec<Span<'_>>> = segments.iter().map(|member| member.iter().map(span).collect()).collect();
-        let spans: Vec<&[Span<'_>]> = spans.iter().map(Vec::as_slice).collect();
+        let span = |s: &&Segment| Span { episode: s.episode, steps: s.start..s.end };
+        let spans: Vec<Vec<Span>> = segments.iter().map(|member| member.iter().map(span).collect()).collect();
         self.sequences.set_steps(d, step.shape, step.networks, steps)?;
-        self.sequences.forward(d, step.networks, &step.weights, &spans);
+        self.sequences.forward(d, step.networks, &step.weights, step.episodes, &spans)?;
         self.label(step, segments, steps)?;
         let loss = TrajectoryLoss { labels: &self.labels, scale: &self.scale, steps, rows };
         d.trajectory_loss(loss, &mut self.sequences.decoder, &mut self.loss);
@@ -92,7 +91,12 @@ impl<D: Device> Part<D> {
     }
 
     /// Writes the labels of all prefixes: 1 safe, -1 unsafe, 0 none.
-    fn label(&mut self, step: &Step<'_, D>, segments: &[&[&Segment]], steps: usize) -> Result<(), DeviceError> {
+    fn label<E: ?Sized>(
+        &mut self,
+        step: &Step<'_, D, E>,
+        segments: &[&[&Segment]],
+        steps: usize,
+    ) -> Result<(), DeviceError> {
         let (d, all) = (step.device, steps * step.rows);
         if self.host_labels.len() < segments.len() * all {
             self.labels = d.buffer(segments.len() * all)?;
@@ -176,7 +180,7 @@ impl<D: Device> Fitter<D> {
     }
 
     /// Computes the loss of each member's segments, and its gradient in [`Fitter::parameters`].
-    pub fn gradients(&mut self, episodes: &[Episode], batches: &[Vec<&Segment>]) -> Result<(), Error> {
+    pub fn gradients<E: Episodes + ?Sized>(&mut self, episodes: &E, batches: &[Vec<&Segment>]) -> Result<(), Error> {
         let (every, rows) = (self.settings.prefix_every, self.settings.batch.div_ceil(D::PARTS));
         assert!(batches.iter().all(|batch| batch.len() <= self.settings.batch), "more segments than the batch size");
         let terms = |batch: &Vec<&Segment>| batch.iter().map(|s| labelled_prefixes(s, every)).sum::<usize>();
@@ -221,7 +225,12 @@ impl<D: Device> Fitter<D> {
     }
 
     /// Takes one step of AdamW for each member, on its own segments.
-    pub fn step(&mut self, episodes: &[Episode], batches: &[Vec<&Segment>], rate: f64) -> Result<(), Error> {
+    pub fn step<E: Episodes + ?Sized>(
+        &mut self,
+        episodes: &E,
+        batches: &[Vec<&Segment>],
+        rate: f64,
+    ) -> Result<(), Error> {
         self.gradients(episodes, batches)?;
         self.steps += 1;
         let (d, adam) = (&self.device, AdamSettings::default());
@@ -264,13 +273,14 @@ impl<D: Device> Fitter<D> {
     }
 }
 
-/// Means and inverse standard deviations of `(s, a)` over the steps of these episodes. Constant inputs are only
-/// centred.
-fn moments(episodes: &[&Episode], observation: usize, action: usize) -> (Vec<f32>, Vec<f32>) {
-    let mut sums = vec![(0.0f64, 0.0f64); observation + action];
+/// Means and inverse standard deviations of `(s, a)` over the steps of some episodes. Constant inputs are only centred.
+fn moments<E: Episodes + ?Sized>(episodes: &E, used: &[usize], shape: &ModelShape) -> Result<[Vec<f32>; 2], Error> {
+    let mut sums = vec![(0.0f64, 0.0f64); shape.inputs()];
     let mut count = f64::MIN_POSITIVE; // so that the means are 0 without episodes
-    for episode in episodes {
-        let rows = episode.observations.chunks_exact(observation).zip(episode.actions.chunks_exact(action));
+    let mut read = Steps::default();
+    for episode in used {
+        episodes.read_steps(*episode, 0..episodes.steps(*episode), &mut read)?;
+        let rows = read.observations.chunks_exact(shape.observation).zip(read.actions.chunks_exact(shape.action));
         for (s, a) in rows {
             count += 1.0;
             for (sum, x) in sums.iter_mut().zip(s.iter().chain(a)) {
@@ -279,26 +289,26 @@ fn moments(episodes: &[&Episode], observation: usize, action: usize) -> (Vec<f32
             }
         }
     }
-    sums.into_iter()
-        .map(|(sum, squares)| {
-            let mean = sum / count;
-            let deviation = (squares / count - mean * mean).max(0.0).sqrt();
-            let inverse = if deviation > 1e-6 { 1.0 / deviation } else { 1.0 };
-            (mean as f32, inverse as f32)
-        })
-        .unzip()
+    let one = |(sum, squares): (f64, f64)| {
+        let mean = sum / count;
+        let deviation = (squares / count - mean * mean).max(0.0).sqrt();
+        let inverse = if deviation > 1e-6 { 1.0 / deviation } else { 1.0 };
+        (mean as f32, inverse as f32)
+    };
+    let (centre, scale) = sums.into_iter().map(one).unzip();
+    Ok([centre, scale])
 }
 
-/// Creates an untrained model: the inputs are normalised by `episodes`, the weights are initialised like PyTorch's, and
-/// the output bias makes whole episodes of `horizon` steps safe at first (the sum of log P is about -0.1).
-pub fn initial_model(
-    episodes: &[&Episode],
-    observation: usize,
-    action: usize,
+/// Creates an untrained model: the inputs are normalised by the episodes `used`, the weights are initialised like
+/// PyTorch's, and the output bias makes whole episodes of `horizon` steps safe at first (the sum of log P is about -0.1).
+pub fn initial_model<E: Episodes + ?Sized>(
+    episodes: &E,
+    used: &[usize],
+    [observation, action]: [usize; 2],
     horizon: usize,
     settings: &FitSettings,
     seed: u64,
-) -> SafetyModel {
+) -> Result<SafetyModel, Error> {
     let shape = ModelShape::new(observation, action, &settings.encoder, settings.hidden, &settings.decoder);
     let mut parameters = vec![0.0; settings.ensemble * shape.parameters()];
     for (m, parameters) in parameters.chunks_exact_mut(shape.parameters()).enumerate() {
@@ -314,61 +324,143 @@ pub fn initial_model(
             *bias = (10.0 * (horizon as f32 + 1.0)).ln();
         }
     }
-    let (centre, scale) = moments(episodes, observation, action);
-    SafetyModel { shape, members: settings.ensemble, centre, scale, parameters }
+    let [centre, scale] = moments(episodes, used, &shape)?;
+    Ok(SafetyModel { shape, members: settings.ensemble, centre, scale, parameters })
 }
 
 /// The number of steps between two checks of the loss.
-const LOOK_EVERY: usize = 20;
+const CHECK_EVERY: usize = 20;
 
-/// Fits a model to the training segments. `progress` is called regularly with the step and the members' mean loss.
-pub fn fit<D: Device>(
-    device: &D,
-    episodes: &[Episode],
-    training: &[Segment],
-    horizon: usize,
-    settings: &FitSettings,
+/// A fit in progress. Which segments a step uses depends only on the seed and on the number of the step, so a fit that
+/// continues from a [`FitState`] gives the same bits as an uninterrupted one.
+pub struct Fit<'a, D: Device, E: ?Sized> {
+    fitter: Fitter<D>,
+    episodes: &'a E,
+    training: &'a [Segment],
     seed: u64,
-    mut progress: impl FnMut(usize, f32),
-) -> Result<SafetyModel, Error> {
-    let Some(first) = training.first().map(|s| &episodes[s.episode]) else {
-        return Err(Error::Data("no labelled episode to train on".into()));
-    };
-    for (verdict, name) in [(true, "safe"), (false, "unsafe")] {
-        if !training.iter().any(|s| s.safe == verdict) {
-            return Err(Error::Data(format!("no {name} episode to train on: labels of both kinds are needed")));
-        }
-    }
-    let (observation, action) = (first.observations.len() / (first.len() + 1), first.actions.len() / first.len());
-    let mut used: Vec<usize> = training.iter().map(|s| s.episode).collect();
-    used.sort_unstable();
-    used.dedup();
-    let used: Vec<&Episode> = used.into_iter().map(|i| &episodes[i]).collect();
-    let model = initial_model(&used, observation, action, horizon, settings, seed);
-    let mut fitter = Fitter::new(device, model, settings)?;
-    let mut draws: Vec<_> = (0..settings.ensemble as u64).map(|m| stream(seed, "safety-batches", m)).collect();
-    let mut batches = vec![Vec::with_capacity(settings.batch); settings.ensemble];
-    for step in 0..settings.steps {
-        for (batch, rng) in batches.iter_mut().zip(&mut draws) {
-            batch.clear();
-            batch.extend((0..settings.batch).map(|_| &training[rng.random_range(0..training.len())]));
-        }
-        let along = step as f64 / settings.steps as f64;
-        let rate = settings.learning_rate * 0.5 * (1.0 + (std::f64::consts::PI * along).cos());
-        fitter.step(episodes, &batches, rate)?;
-        let done = step + 1;
-        if done.is_multiple_of(LOOK_EVERY) || done == settings.steps {
-            let losses = fitter.losses()?;
-            if let Some(loss) = losses.iter().find(|loss| !loss.is_finite()) {
-                return Err(Error::Diverged { step, loss: *loss });
+    step: usize,
+    loss: f32,
+    /// Indices of segments, `[M, batch]`
+    drawn: Vec<u32>,
+}
+
+/// The part of a fit that changes from step to step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FitState {
+    /// The number of completed steps.
+    pub step: usize,
+    /// `[M, parameters]`
+    pub parameters: Vec<f32>,
+    /// Adam's first and second moments, laid out like the parameters.
+    pub moments: [Vec<f32>; 2],
+}
+
+impl<'a, D: Device, E: Episodes + ?Sized> Fit<'a, D, E> {
+    /// Starts a fit to the training segments.
+    pub fn new(
+        device: &D,
+        episodes: &'a E,
+        training: &'a [Segment],
+        horizon: usize,
+        settings: &FitSettings,
+        seed: u64,
+    ) -> Result<Self, Error> {
+        let Some(first) = training.first() else {
+            return Err(Error::Data("no labelled episode to train on".into()));
+        };
+        for (verdict, name) in [(true, "safe"), (false, "unsafe")] {
+            if !training.iter().any(|s| s.safe == verdict) {
+                return Err(Error::Data(format!("no {name} episode to train on: labels of both kinds are needed")));
             }
-            progress(done, losses.iter().sum::<f32>() / losses.len() as f32);
         }
+        let first = episodes.episode(first.episode)?;
+        let widths = [first.observation_width, first.action_width];
+        let mut used: Vec<usize> = training.iter().map(|s| s.episode).collect();
+        used.sort_unstable();
+        used.dedup();
+        let model = initial_model(episodes, &used, widths, horizon, settings, seed)?;
+        Ok(Self {
+            fitter: Fitter::new(device, model, settings)?,
+            episodes,
+            training,
+            seed,
+            step: 0,
+            loss: f32::NAN,
+            drawn: vec![0; settings.batch],
+        })
     }
-    let model = fitter.model()?;
-    if model.parameters.iter().all(|w| w.is_finite()) {
-        Ok(model)
-    } else {
-        Err(Error::Diverged { step: settings.steps, loss: f32::NAN })
+
+    /// The number of completed steps.
+    pub fn steps(&self) -> usize {
+        self.step
+    }
+
+    /// Whether all steps are completed.
+    pub fn done(&self) -> bool {
+        self.step == self.fitter.settings.steps
+    }
+
+    /// The members' mean loss when it was last checked.
+    pub fn loss(&self) -> f32 {
+        self.loss
+    }
+
+    /// One step of gradient descent.
+    pub fn step(&mut self) -> Result<(), Error> {
+        let FitSettings { ensemble, batch, steps, learning_rate, .. } = self.fitter.settings;
+        let mut batches = Vec::with_capacity(ensemble);
+        for member in 0..ensemble as u64 {
+            let stream = StreamId::new(self.seed, "safety-batches", member);
+            stream.below(self.step as u64 * blocks(batch), self.training.len() as u32, &mut self.drawn);
+            batches.push(self.drawn.iter().map(|index| &self.training[*index as usize]).collect());
+        }
+        let progress = self.step as f64 / steps as f64;
+        let rate = learning_rate * 0.5 * (1.0 + (std::f64::consts::PI * progress).cos());
+        self.fitter.step(self.episodes, &batches, rate)?;
+        self.step += 1;
+        if self.step.is_multiple_of(CHECK_EVERY) || self.done() {
+            let losses = self.fitter.losses()?;
+            if let Some(loss) = losses.iter().find(|loss| !loss.is_finite()) {
+                return Err(Error::Diverged { step: self.step, loss: *loss });
+            }
+            self.loss = losses.iter().sum::<f32>() / losses.len() as f32;
+        }
+        Ok(())
+    }
+
+    /// The state to continue from.
+    pub fn state(&self) -> Result<FitState, Error> {
+        let Parameters { values, moments: [first, second], .. } = &self.fitter.parameters;
+        let read = |from: &D::Buf| -> Result<Vec<f32>, Error> {
+            let mut numbers = vec![0.0; self.fitter.model.parameters.len()];
+            self.fitter.device.read(from, 0, &mut numbers)?;
+            Ok(numbers)
+        };
+        Ok(FitState { step: self.step, parameters: read(values)?, moments: [read(first)?, read(second)?] })
+    }
+
+    /// Continues from a state of the same fit.
+    pub fn restore(&mut self, state: &FitState) -> Result<(), Error> {
+        let FitState { step, parameters, moments: [first, second] } = state;
+        let expected = self.fitter.model.parameters.len();
+        if *step > self.fitter.settings.steps || [parameters, first, second].iter().any(|x| x.len() != expected) {
+            return Err(Error::Data("the saved state of the fit has other sizes than its settings".into()));
+        }
+        let Fitter { device, parameters: own, steps, .. } = &mut self.fitter;
+        device.write(&mut own.values, 0, parameters);
+        device.write(&mut own.moments[0], 0, first);
+        device.write(&mut own.moments[1], 0, second);
+        (self.step, *steps) = (*step, *step as u64);
+        Ok(())
+    }
+
+    /// The fitted model.
+    pub fn model(&self) -> Result<SafetyModel, Error> {
+        let model = self.fitter.model()?;
+        if model.parameters.iter().all(|w| w.is_finite()) {
+            Ok(model)
+        } else {
+            Err(Error::Diverged { step: self.step, loss: f32::NAN })
+        }
     }
 }

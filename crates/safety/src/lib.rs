@@ -3,7 +3,7 @@
 //! A GRU stores the history in its memory h. A decoder reads `(s_t, h_t, a_t)` and returns `log P(psi_t = 1)`. The sum
 //! over the steps is the log-probability that the whole (sub)trajectory is safe (paper, section 3).
 //!
-//! A tour: a [`SafetyModel`] is an ensemble of such networks as stored in a file. [`fit()`] fits one to labelled
+//! A tour: a [`SafetyModel`] is an ensemble of such networks as stored in a file. A [`Fit`] fits one to labelled
 //! segments. A [`Scorer`] is one or more models on a device; it scores steps while acting, stored episodes and actions
 //! at recalled states. [`quality`] measures how accurate and how well calibrated a model is.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -15,7 +15,7 @@ mod scorer;
 mod sequences;
 mod settings;
 
-pub use fit::fit;
+pub use fit::{Fit, FitState};
 pub use model::{Error, ModelShape, SafetyModel};
 pub use quality::Quality;
 pub use scorer::{EpisodeScores, Rating, Scorer, Tracker};

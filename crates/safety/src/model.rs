@@ -49,6 +49,9 @@ pub enum Error {
     /// The device is out of memory, or failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// Episodes cannot be read.
+    #[error(transparent)]
+    Episodes(#[from] prudence_data::Error),
 }
 
 /// The shape of one member.

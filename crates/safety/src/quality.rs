@@ -2,7 +2,7 @@
 //!
 //! Accuracy alone is misleading: if 95 % of the data is unsafe, a model that calls everything unsafe has 95 % accuracy.
 
-use prudence_data::{Episode, Segment};
+use prudence_data::{Episodes, Segment};
 use prudence_nn::Device;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -85,15 +85,46 @@ impl Quality {
     }
 }
 
+impl Quality {
+    /// The quality of several models together, each on its own episodes; the calibration error is their mean, weighted by
+    /// episodes.
+    pub fn pooled(all: &[Quality]) -> Self {
+        // A rate over no episodes is NaN, and does not count.
+        let mean = |of: fn(&Quality) -> (f64, f64)| {
+            let cases = all.iter().map(of).filter(|(_, cases)| *cases > 0.0);
+            let (sum, cases) = cases.fold((0.0, 0.0), |(sum, n), (rate, cases)| (sum + rate * cases, n + cases));
+            sum / cases
+        };
+        let safe_called_unsafe = mean(|q| (q.safe_called_unsafe, q.safe_share * q.episodes as f64));
+        let unsafe_called_safe = mean(|q| (q.unsafe_called_safe, (1.0 - q.safe_share) * q.episodes as f64));
+        Self {
+            accuracy: mean(|q| (q.accuracy, q.episodes as f64)),
+            balanced_accuracy: 1.0 - 0.5 * (safe_called_unsafe + unsafe_called_safe),
+            episodes: all.iter().map(|q| q.episodes).sum(),
+            safe_share: mean(|q| (q.safe_share, q.episodes as f64)),
+            safe_called_unsafe,
+            unsafe_called_safe,
+            brier: mean(|q| (q.brier, q.episodes as f64)),
+            calibration_error: mean(|q| (q.calibration_error, q.episodes as f64)),
+            safe_mean_log_prob: mean(|q| (q.safe_mean_log_prob, q.safe_share * q.episodes as f64)),
+        }
+    }
+}
+
 /// The log-probability of being safe and the label of each segment that is a whole episode.
-pub fn predictions<D: Device>(
+pub fn predictions<D: Device, E: Episodes + ?Sized>(
     scorer: &Scorer<D>,
-    episodes: &[Episode],
+    episodes: &E,
     segments: &[Segment],
 ) -> Result<Vec<(f64, bool)>, Error> {
-    let whole: Vec<_> = segments.iter().filter(|s| s.start == 0 && s.end == episodes[s.episode].len()).collect();
-    let chosen: Vec<_> = whole.iter().map(|s| &episodes[s.episode]).collect();
-    let scores = scorer.score(&chosen)?;
-    let sum = |log_prob: &[f32]| log_prob.iter().map(|l| f64::from(*l)).sum();
-    Ok(scores.iter().zip(&whole).map(|(scores, segment)| (sum(&scores.log_prob), segment.safe)).collect())
+    const CHUNK: usize = 64; // episodes in memory at a time
+    let whole: Vec<_> = segments.iter().filter(|s| s.start == 0 && s.end == episodes.steps(s.episode)).collect();
+    let mut predictions = Vec::with_capacity(whole.len());
+    for chunk in whole.chunks(CHUNK) {
+        let read: Vec<_> = chunk.iter().map(|s| episodes.episode(s.episode)).collect::<Result<_, _>>()?;
+        let scores = scorer.score(&read.iter().map(AsRef::as_ref).collect::<Vec<_>>())?;
+        let sum = |log_prob: &[f32]| log_prob.iter().map(|l| f64::from(*l)).sum();
+        predictions.extend(scores.iter().zip(chunk).map(|(scores, segment)| (sum(&scores.log_prob), segment.safe)));
+    }
+    Ok(predictions)
 }

@@ -246,10 +246,11 @@ impl<D: Device> Scorer<D> {
         let mut sequences = Sequences::new(d, &self.shape, &self.networks, self.members, ROWS, 1)?;
         let mut scores = Vec::with_capacity(episodes.len());
         for chunk in episodes.chunks(ROWS) {
-            let spans: Vec<_> = chunk.iter().map(|episode| Span { episode, start: 0, end: episode.len() }).collect();
+            let span = |(index, episode): (usize, &&Episode)| Span { episode: index, steps: 0..episode.len() };
+            let spans = [chunk.iter().enumerate().map(span).collect()];
             let steps = chunk.iter().map(|episode| episode.len()).max().unwrap_or(0);
             sequences.set_steps(d, &self.shape, &self.networks, steps)?;
-            sequences.forward(d, &self.networks, &self.weights(), &[&spans]);
+            sequences.forward(d, &self.networks, &self.weights(), chunk, &spans)?;
             let mut log_prob = vec![0.0; steps * ROWS];
             let mut on_device = d.buffer(steps * ROWS)?;
             d.log_prob(&sequences.decoder, self.members, &mut on_device);

@@ -1,18 +1,19 @@
 //! Forward and backward passes of a bank of models over batches of spans, with time as the leading axis.
 
-use prudence_data::Episode;
+use std::ops::Range;
+
+use prudence_data::{Episodes, Steps};
 use prudence_nn::Device;
 use prudence_nn::work::{Columns, GruPass, Input, Normalise, Pass, Room};
 
-use crate::ModelShape;
 use crate::model::Networks;
+use crate::{Error, ModelShape};
 
-/// The steps `start..end` of an episode.
-#[derive(Clone, Copy)]
-pub(crate) struct Span<'a> {
-    pub episode: &'a Episode,
-    pub start: usize,
-    pub end: usize,
+/// Consecutive steps of an episode, which is named by its index.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub episode: usize,
+    pub steps: Range<usize>,
 }
 
 /// The parameters and the normalisation of a bank's networks, on a device.
@@ -37,6 +38,8 @@ pub(crate) struct Sequences<D: Device> {
     hidden_width: usize,
     /// `[G / share, T, N, ·]`: observations and actions on the host
     host: [Vec<f32>; 2],
+    /// The span that is being read.
+    read: Steps,
     observation: D::Buf,
     action: D::Buf,
     /// `[G / share, T, N, s + a]`, normalised
@@ -71,6 +74,7 @@ impl<D: Device> Sequences<D> {
             action_width: shape.action,
             hidden_width: shape.gru.hidden,
             host: [vec![0.0; distinct * shape.observation], vec![0.0; distinct * shape.action]],
+            read: Steps::default(),
             observation: device.buffer(distinct * shape.observation)?,
             action: device.buffer(distinct * shape.action)?,
             input: device.buffer(distinct * shape.inputs())?,
@@ -101,14 +105,21 @@ impl<D: Device> Sequences<D> {
 
     /// Runs the bank over these spans, at most N per distinct group, and leaves the logits `[G, T, N]` in the decoder's
     /// pass. Values after the end of a span are meaningless.
-    pub(crate) fn forward(&mut self, device: &D, nets: &Networks, weights: &Weights<'_, D>, spans: &[&[Span<'_>]]) {
+    pub(crate) fn forward(
+        &mut self,
+        device: &D,
+        nets: &Networks,
+        weights: &Weights<'_, D>,
+        episodes: &(impl Episodes + ?Sized),
+        spans: &[Vec<Span>],
+    ) -> Result<(), Error> {
         let (steps, rows, s, a) = (self.steps, self.rows, self.observation_width, self.action_width);
         let all = steps * rows;
         for (group, spans) in spans.iter().enumerate() {
-            for (n, Span { episode, start, end }) in spans.iter().enumerate() {
-                let observations = episode.observations[start * s..end * s].chunks_exact(s);
-                let actions = episode.actions[start * a..end * a].chunks_exact(a);
-                for (t, (observation, action)) in observations.zip(actions).enumerate() {
+            for (n, Span { episode, steps }) in spans.iter().enumerate() {
+                episodes.read_steps(*episode, steps.clone(), &mut self.read)?;
+                let observations = self.read.observations.chunks_exact(s);
+                for (t, (observation, action)) in observations.zip(self.read.actions.chunks_exact(a)).enumerate() {
                     let at = group * all + t * rows + n;
                     self.host[0][at * s..][..s].copy_from_slice(observation);
                     self.host[1][at * a..][..a].copy_from_slice(action);
@@ -140,6 +151,7 @@ impl<D: Device> Sequences<D> {
         device.gru_forward(&nets.gru, weights.parameters, features, &mut self.gru);
         let input = decoder_input(&self.input, &self.gru, all, self.inputs, self.hidden_width, self.share, rows);
         device.forward(&nets.decoder, weights.parameters, input, &mut self.decoder);
+        Ok(())
     }
 
     /// Turns the gradient of the logits in the decoder's pass into those of all parameters, which are overwritten.

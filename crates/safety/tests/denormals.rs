@@ -3,11 +3,11 @@
 
 mod common;
 
-use common::CPU;
+use common::{CPU, untrained};
 use prudence_core::random::stream;
 use prudence_data::{Episode, Segment};
 use prudence_safety::FitSettings;
-use prudence_safety::fit::{Fitter, initial_model};
+use prudence_safety::fit::Fitter;
 use rand::RngExt as _;
 
 const LENGTH: usize = 60;
@@ -19,7 +19,7 @@ fn obvious(n: usize) -> (Vec<Episode>, Vec<Segment>) {
         let sign = if i.is_multiple_of(2) { 1.0 } else { -1.0 };
         let observations = (0..=LENGTH).map(|_| sign * rng.random_range(0.5f32..1.0)).collect();
         let actions = (0..LENGTH).map(|_| rng.random_range(-1.0f32..1.0)).collect();
-        Episode { observations, actions, rewards: vec![0.0; LENGTH], ..Episode::default() }
+        Episode { observations, actions, rewards: vec![0.0; LENGTH], ..Episode::new(1, 1) }
     };
     let episodes = (0..n).map(episode).collect();
     let segment = |episode: usize| {
@@ -35,14 +35,13 @@ fn a_long_fit_on_saturated_data_leaves_no_denormal_in_gradients_or_moments() {
     // With initial weights, and with weights so large that almost no gradient flows back through the gates.
     for (encoder, size) in [(vec![], 1.0), (vec![8, 4], 1.0), (vec![], 10.0), (vec![8, 4], 10.0)] {
         let settings = FitSettings { encoder, hidden: 6, decoder: vec![12, 8], batch: 8, ..FitSettings::default() };
-        let data: Vec<&Episode> = episodes.iter().collect();
-        let mut fitter = Fitter::new(&CPU, initial_model(&data, 1, 1, LENGTH, &settings, 2), &settings).unwrap();
+        let mut fitter = Fitter::new(&CPU, untrained(&episodes, LENGTH, &settings, 2), &settings).unwrap();
         fitter.parameters.values.iter_mut().for_each(|w| *w *= size);
         let mut draws = stream(5, "batches", 0);
         let mut faded = 0;
         for step in 0..3000 {
             let batch = (0..8).map(|_| &segments[draws.random_range(0..segments.len())]).collect();
-            fitter.step(&episodes, &[batch], 1e-2).unwrap();
+            fitter.step(&episodes[..], &[batch], 1e-2).unwrap();
             let [first, second] = &fitter.parameters.moments;
             for (what, numbers) in [("gradient", &fitter.parameters.gradients), ("moment", first), ("square", second)] {
                 let denormal = numbers.iter().find(|x| x.is_subnormal());

@@ -2,11 +2,10 @@
 
 mod common;
 
-use common::{ACTION, OBSERVATION, assert_same_bits, episodes, model, model_with, score, settings};
+use common::{ACTION, OBSERVATION, assert_same_bits, episodes, model, model_with, score, settings, untrained};
 use proptest::prelude::*;
 use prudence_nn::weights::{Reader, Writer};
 use prudence_nn::{Gru, Mlp};
-use prudence_safety::fit::initial_model;
 use prudence_safety::{Error, FitSettings, ModelShape, SafetyModel};
 
 #[test]
@@ -27,16 +26,16 @@ fn a_model_file_is_read_to_the_bit() {
 
 #[test]
 fn models_with_and_without_encoder_and_hidden_layers_are_read_too() {
-    let data = episodes(30);
-    let data: Vec<_> = data.iter().collect();
+    let all = episodes(30);
     for (encoder, decoder) in [(vec![], vec![5]), (vec![4], vec![]), (vec![9, 4], vec![5]), (vec![], vec![])] {
         let settings = FitSettings { encoder, decoder, ensemble: 2, ..settings() };
-        let model = initial_model(&data, OBSERVATION, ACTION, 9, &settings, 5);
+        let model = untrained(&all, 9, &settings, 5);
         let shape = ModelShape::new(OBSERVATION, ACTION, &settings.encoder, settings.hidden, &settings.decoder);
         assert_eq!(*model.shape(), shape);
         let bytes = model.to_bytes().unwrap();
         let read = SafetyModel::from_bytes(&bytes).unwrap();
         assert!(read == model && read.to_bytes().unwrap() == bytes);
+        let data: Vec<_> = all.iter().collect();
         for (scores, exact) in score(&read, &data).iter().zip(&score(&model, &data)) {
             assert_same_bits(scores, exact);
         }

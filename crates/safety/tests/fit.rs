@@ -4,9 +4,9 @@ mod common;
 
 use common::*;
 use prudence_data::{Episode, Segment};
-use prudence_safety::fit::{Fitter, initial_model};
+use prudence_safety::fit::Fitter;
 use prudence_safety::quality::{Quality, predictions};
-use prudence_safety::{Error, FitSettings, SafetyModel, fit};
+use prudence_safety::{Error, Fit, FitSettings, SafetyModel};
 
 fn learn(with_step: bool, steps: usize, seed: u64) -> (SafetyModel, Quality, Vec<Episode>) {
     let (episodes, segments) = at_most_one(1500, 0, with_step);
@@ -18,12 +18,9 @@ fn learn(with_step: bool, steps: usize, seed: u64) -> (SafetyModel, Quality, Vec
         steps,
         ..FitSettings::default()
     };
-    let mut seen = Vec::new();
-    let model = fit(&CPU, &episodes, &segments, STEPS, &settings, seed, |step, loss| seen.push((step, loss))).unwrap();
-    assert!(seen.len() >= steps / 20 && seen.last().unwrap().0 == steps, "progress should be reported to the end");
-    assert!(seen.is_sorted_by_key(|(step, _)| *step) && seen.iter().all(|(_, loss)| loss.is_finite()));
+    let model = fit(&episodes, &segments, &settings, seed).unwrap();
     let (held_out, truth) = at_most_one(400, 1, true);
-    let quality = Quality::of(&predictions(&scorer(&[&model]), &held_out, &truth).unwrap());
+    let quality = Quality::of(&predictions(&scorer(&[&model]), &held_out[..], &truth).unwrap());
     assert!((0.3..0.7).contains(&quality.safe_share), "{quality:?}");
     (model, quality, held_out)
 }
@@ -54,10 +51,14 @@ fn a_fit_on_prefixes_blames_the_step_that_breaks_the_rule() {
     assert!(f64::from(right) > 0.95 * f64::from(all), "{right} of {all}");
 }
 
+fn short_settings() -> FitSettings {
+    FitSettings { batch: 8, steps: 20, ..settings() }
+}
+
 fn short(settings: &FitSettings, seed: u64) -> SafetyModel {
     let (episodes, segments) = at_most_one(40, 0, true);
-    let settings = FitSettings { batch: 8, steps: 20, ..settings.clone() };
-    fit(&CPU, &episodes, &segments, STEPS, &settings, seed, |_, _| ()).unwrap()
+    let settings = FitSettings { encoder: settings.encoder.clone(), ensemble: settings.ensemble, ..short_settings() };
+    fit(&episodes, &segments, &settings, seed).unwrap()
 }
 
 #[test]
@@ -98,8 +99,7 @@ fn each_member_takes_the_steps_that_it_takes_alone() {
     let (episodes, segments) = at_most_one(40, 0, true);
     let settings = FitSettings { ensemble: 3, batch: 6, clip: 0.5, ..settings() };
     let alone = FitSettings { ensemble: 1, ..settings.clone() };
-    let data: Vec<&Episode> = episodes.iter().collect();
-    let fresh = |settings: &FitSettings| initial_model(&data, 1, 1, STEPS, settings, 5);
+    let fresh = |settings: &FitSettings| untrained(&episodes, STEPS, settings, 5);
     let mut together = Fitter::new(&CPU, fresh(&settings), &settings).unwrap();
     let each = together.parameters.each;
     let mut apart: Vec<_> = (0..3)
@@ -114,9 +114,9 @@ fn each_member_takes_the_steps_that_it_takes_alone() {
         let batch =
             |member: usize| segments.iter().skip(7 * step + 3 * member).take([6, 4, step % 2][member]).collect();
         let batches: Vec<Vec<&Segment>> = (0..3).map(batch).collect();
-        together.step(&episodes, &batches, 1e-2).unwrap();
+        together.step(&episodes[..], &batches, 1e-2).unwrap();
         for (member, fitter) in apart.iter_mut().enumerate() {
-            fitter.step(&episodes, &batches[member..=member], 1e-2).unwrap();
+            fitter.step(&episodes[..], &batches[member..=member], 1e-2).unwrap();
             let own = &together.parameters.values[member * each..][..each];
             assert_eq!(bits(own), bits(&fitter.parameters.values), "member {member}, step {step}");
             assert_eq!(together.losses().unwrap()[member], fitter.losses().unwrap()[0]);
@@ -125,21 +125,44 @@ fn each_member_takes_the_steps_that_it_takes_alone() {
 }
 
 #[test]
+fn a_fit_that_continues_from_its_state_gives_the_bits_of_an_uninterrupted_one() {
+    let (episodes, segments) = at_most_one(40, 0, true);
+    let settings = FitSettings { ensemble: 2, batch: 8, steps: 30, ..settings() };
+    let whole = fit(&episodes, &segments, &settings, 1).unwrap();
+    for at in [0, 1, 19, 20, 29, 30] {
+        let begin = || Fit::new(&CPU, &episodes[..], &segments, STEPS, &settings, 1).unwrap();
+        let mut first = begin();
+        (0..at).for_each(|_| first.step().unwrap());
+        let state = first.state().unwrap();
+        assert_eq!(state.step, at);
+        let mut second = begin();
+        second.restore(&state).unwrap();
+        while !second.done() {
+            second.step().unwrap();
+        }
+        assert!(second.model().unwrap().to_bytes().unwrap() == whole.to_bytes().unwrap(), "interrupted after {at}");
+    }
+    let mut other = Fit::new(&CPU, &episodes[..], &segments, STEPS, &short_settings(), 1).unwrap();
+    let state = Fit::new(&CPU, &episodes[..], &segments, STEPS, &settings, 1).unwrap().state().unwrap();
+    assert!(matches!(other.restore(&state), Err(Error::Data(_))));
+}
+
+#[test]
 fn a_fit_needs_both_verdicts() {
     let (episodes, segments) = at_most_one(50, 0, true);
     for verdict in [true, false] {
         let one_sided: Vec<Segment> = segments.iter().copied().filter(|s| s.safe == verdict).collect();
-        let error = fit(&CPU, &episodes, &one_sided, STEPS, &settings(), 1, |_, _| ()).unwrap_err();
+        let error = fit(&episodes, &one_sided, &settings(), 1).unwrap_err();
         let missing = if verdict { "unsafe" } else { "safe" };
         assert!(matches!(&error, Error::Data(text) if text.contains(&format!("no {missing} episode"))), "{error}");
     }
-    assert!(matches!(fit(&CPU, &episodes, &[], STEPS, &settings(), 1, |_, _| ()), Err(Error::Data(_))));
+    assert!(matches!(fit(&episodes, &[], &settings(), 1), Err(Error::Data(_))));
 }
 
 #[test]
 fn a_fit_that_diverges_says_so() {
     let (episodes, segments) = at_most_one(40, 0, true);
     let settings = FitSettings { batch: 8, steps: 200, learning_rate: 1e38, ..settings() };
-    let error = fit(&CPU, &episodes, &segments, STEPS, &settings, 1, |_, _| ()).unwrap_err();
+    let error = fit(&episodes, &segments, &settings, 1).unwrap_err();
     assert!(matches!(error, Error::Diverged { .. }), "{error}");
 }

@@ -8,7 +8,7 @@ use prudence_data::{Episode, Segment};
 use prudence_nn::Cpu;
 use prudence_nn::cpu::Buffer;
 use prudence_safety::fit::{Fitter, initial_model};
-use prudence_safety::{EpisodeScores, FitSettings, SafetyModel, Scorer};
+use prudence_safety::{EpisodeScores, Error, Fit, FitSettings, SafetyModel, Scorer};
 use rand::RngExt as _;
 
 pub const OBSERVATION: usize = 3;
@@ -32,7 +32,7 @@ pub fn episodes(n: usize) -> Vec<Episode> {
             observations: numbers((steps + 1) * OBSERVATION),
             actions: numbers(steps * ACTION),
             rewards: vec![0.0; steps],
-            ..Episode::default()
+            ..Episode::new(OBSERVATION, ACTION)
         }
     };
     (0..n).map(one).collect()
@@ -44,8 +44,29 @@ pub fn prefix(episode: &Episode, steps: usize) -> Episode {
         observations: episode.observations[..(steps + 1) * OBSERVATION].to_vec(),
         actions: episode.actions[..steps * ACTION].to_vec(),
         rewards: vec![0.0; steps],
-        ..Episode::default()
+        ..Episode::new(OBSERVATION, ACTION)
     }
+}
+
+/// An untrained model for episodes like these.
+pub fn untrained(data: &[Episode], horizon: usize, settings: &FitSettings, seed: u64) -> SafetyModel {
+    let widths = [data[0].observation_width, data[0].action_width];
+    let all: Vec<usize> = (0..data.len()).collect();
+    initial_model(data, &all, widths, horizon, settings, seed).unwrap()
+}
+
+/// A complete fit.
+pub fn fit(
+    episodes: &[Episode],
+    segments: &[Segment],
+    settings: &FitSettings,
+    seed: u64,
+) -> Result<SafetyModel, Error> {
+    let mut fit = Fit::new(&CPU, episodes, segments, STEPS, settings, seed)?;
+    while !fit.done() {
+        fit.step()?;
+    }
+    fit.model()
 }
 
 /// The model with its parameters changed; `change` is called with those of each member.
@@ -59,7 +80,7 @@ pub fn changed(model: SafetyModel, settings: &FitSettings, change: impl FnMut(&m
 /// A model with widely spread scores that depend on its memory.
 pub fn model_with(settings: &FitSettings, seed: u64) -> SafetyModel {
     let data = episodes(20);
-    let model = initial_model(&data.iter().collect::<Vec<_>>(), OBSERVATION, ACTION, 0, settings, seed);
+    let model = untrained(&data, 0, settings, seed);
     changed(model, settings, |parameters| {
         parameters.iter_mut().for_each(|w| *w *= 2.5);
         *parameters.last_mut().unwrap() = 0.0;
@@ -155,7 +176,7 @@ pub fn at_most_one(n: usize, index: u64, with_step: bool) -> (Vec<Episode>, Vec<
         let at = breaking.filter(|_| with_step);
         segments.push(Segment { episode, start: 0, end: STEPS, safe: breaking.is_none(), at });
         let actions = (0..STEPS).map(|_| rng.random_range(-1.0f32..1.0)).collect();
-        Episode { observations: x, actions, rewards: vec![0.0; STEPS], ..Episode::default() }
+        Episode { observations: x, actions, rewards: vec![0.0; STEPS], ..Episode::new(1, 1) }
     };
     let episodes = (0..n).map(&mut one).collect();
     (episodes, segments)
