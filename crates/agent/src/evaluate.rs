@@ -16,11 +16,16 @@ use crate::actor::{Actor, Choose};
 use crate::recorder::Recorder;
 use crate::scaling::Scaling;
 
+/// The seed of the test episodes' starts, the same for everything that is tested.
+const TEST_STARTS: u64 = 0;
+
 /// A test episode with its judgement.
 #[derive(Clone, Debug)]
 pub struct TestEpisode {
     /// The trajectory.
     pub episode: Episode,
+    /// The signals of the initial state; rules do not read them.
+    pub start: Vec<f64>,
     /// The undiscounted sum of unscaled rewards.
     pub total_reward: f64,
     /// Whether the true rule held throughout.
@@ -32,6 +37,21 @@ pub struct TestEpisode {
 }
 
 impl TestEpisode {
+    /// An episode, judged by a rule.
+    pub fn new(episode: Episode, start: Vec<f64>, log_probs: Vec<f32>, rule: &Rule) -> Self {
+        let mut judge = rule.judge();
+        let width = episode.signals.len() / episode.len();
+        let kept = (0..episode.len()).filter(|t| judge.step(&episode.signals[t * width..][..width])).count();
+        Self {
+            total_reward: episode.total_reward(),
+            safe: judge.safe(),
+            steps_kept: kept as f64 / episode.len() as f64,
+            log_probs,
+            start,
+            episode,
+        }
+    }
+
     /// The safety model's log-probability that the whole episode is safe; `None` without a model.
     pub fn log_prob(&self) -> Option<f64> {
         (!self.log_probs.is_empty()).then(|| self.log_probs.iter().map(|l| f64::from(*l)).sum())
@@ -117,36 +137,27 @@ impl<D: Device> Player<D> {
         Ok(step)
     }
 
-    /// Plays test episodes. Actions are the policy's mode, or sampled from it if `sampled`.
+    /// Plays test episodes. Actions are the policy's mode or, with a seed for their noise, sampled from it.
     ///
-    /// Episode i of a seed starts the same way whichever policy is tested, so that all algorithms have the same starts.
+    /// Test episode i starts the same way whichever policy is tested, so that all algorithms, rounds and replicas have
+    /// the same starts.
     pub fn test(
         &mut self,
         scorer: Option<&Scorer<D>>,
         rule: &Rule,
         episodes: Range<u64>,
-        seed: u64,
-        sampled: bool,
+        sampled: Option<u64>,
     ) -> Result<Vec<TestEpisode>, Error> {
-        let mut judge = rule.judge();
-        let width = self.recorder.env().spec().signals.len();
         let mut tests = Vec::with_capacity((episodes.end - episodes.start) as usize);
         for i in episodes {
-            let noise = sampled.then_some(StreamId::new(seed, "test-actions", i));
-            self.start(subseed(seed, "test", i), scorer)?;
+            let noise = sampled.map(|seed| StreamId::new(seed, "test-actions", i));
+            self.start(subseed(TEST_STARTS, "test", i), scorer)?;
+            let start = self.recorder.env().signals().to_vec();
             while !self.recorder.done() {
                 self.step(scorer, noise)?;
             }
             let episode = self.recorder.finish();
-            judge.reset();
-            let kept = (0..episode.len()).filter(|t| judge.step(&episode.signals[t * width..][..width])).count();
-            tests.push(TestEpisode {
-                total_reward: episode.total_reward(),
-                safe: judge.safe(),
-                steps_kept: kept as f64 / episode.len() as f64,
-                log_probs: std::mem::take(&mut self.log_probs),
-                episode,
-            });
+            tests.push(TestEpisode::new(episode, start, std::mem::take(&mut self.log_probs), rule));
         }
         Ok(tests)
     }

@@ -34,6 +34,9 @@ pub enum Error {
     /// The device is out of memory, or failed.
     #[error(transparent)]
     Device(#[from] prudence_nn::DeviceError),
+    /// Episodes cannot be read.
+    #[error(transparent)]
+    Episodes(#[from] prudence_data::Error),
     /// An algorithm with a constraint, but no safety model.
     #[error("{} needs a safety model", .algorithm.name())]
     NoSafetyModel {

@@ -16,7 +16,7 @@ impl Recorder {
     /// Without an episode in progress.
     pub fn new(env: Box<dyn Env>) -> Self {
         let (s, a) = (env.spec().observation.dim(), env.spec().action.dim());
-        Self { env, episode: Episode::default(), observation: vec![0.0; s], action: vec![0.0; a], done: true }
+        Self { env, episode: Episode::new(s, a), observation: vec![0.0; s], action: vec![0.0; a], done: true }
     }
 
     /// The environment.
@@ -32,7 +32,7 @@ impl Recorder {
     /// Starts an episode.
     pub fn start(&mut self, seed: u64) -> Result<(), Error> {
         self.env.reset(seed, &mut self.observation)?;
-        self.episode = Episode::default();
+        self.finish();
         self.episode.observations.extend(self.observation.iter().map(|x| *x as f32));
         self.done = false;
         Ok(())
@@ -84,6 +84,7 @@ impl Recorder {
     /// Ends the recording and returns the episode.
     pub fn finish(&mut self) -> Episode {
         self.done = true;
-        std::mem::take(&mut self.episode)
+        let empty = Episode::new(self.observation.len(), self.action.len());
+        std::mem::replace(&mut self.episode, empty)
     }
 }

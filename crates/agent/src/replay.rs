@@ -4,11 +4,12 @@
 //! and shared by all agents that use that model; each agent's own episodes are in a ring buffer. When a model is replaced,
 //! both are scored again, so that no row carries the score of another model.
 
+use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use prudence_core::random::StreamId;
-use prudence_data::Episode;
+use prudence_data::{Episode, Episodes};
 use prudence_nn::Device;
 use prudence_nn::work::{Room, Table, Tables, Units};
 use prudence_safety::{EpisodeScores, Scorer, Tracker};
@@ -28,27 +29,41 @@ pub struct Stored<D: Device> {
 }
 
 /// The episodes that the agents of one replica learn from.
-pub struct ReplicaEpisodes<'a, D: Device> {
+pub struct ReplicaEpisodes<'a, D: Device, E: ?Sized> {
     /// The replica's safety model.
     pub scorer: Option<&'a Scorer<D>>,
     /// The episodes it scores.
-    pub episodes: &'a [Episode],
+    pub episodes: &'a E,
 }
 
 impl<D: Device> Stored<D> {
+    /// No episodes.
+    pub fn empty(device: &D, scaling: &Scaling, scorer: Option<&Scorer<D>>) -> Result<Self, Error> {
+        Self::new::<[Episode]>(device, scaling, scorer, &[])
+    }
+
     /// Episodes for agents that use one safety model, or none.
-    pub fn new(device: &D, scaling: &Scaling, scorer: Option<&Scorer<D>>, episodes: &[Episode]) -> Result<Self, Error> {
+    pub fn new<E: Episodes + ?Sized>(
+        device: &D,
+        scaling: &Scaling,
+        scorer: Option<&Scorer<D>>,
+        episodes: &E,
+    ) -> Result<Self, Error> {
         Self::of_replicas(device, scaling, &[ReplicaEpisodes { scorer, episodes }])
     }
 
     /// Episodes for agents that are divided among replicas, each with its own safety model.
-    pub fn of_replicas(device: &D, scaling: &Scaling, replicas: &[ReplicaEpisodes<'_, D>]) -> Result<Self, Error> {
-        let all = replicas.iter().flat_map(|replica| replica.episodes);
-        let rows = all.map(|episode| episode.len() + 1).sum();
+    pub fn of_replicas<E: Episodes + ?Sized>(
+        device: &D,
+        scaling: &Scaling,
+        replicas: &[ReplicaEpisodes<'_, D, E>],
+    ) -> Result<Self, Error> {
+        let rows_of = |episodes: &E| (0..episodes.count()).map(|e| episodes.steps(e) + 1).sum::<usize>();
+        let rows = replicas.iter().map(|replica| rows_of(replica.episodes)).sum();
         if rows > u32::MAX as usize {
             return Err(Error::TooManyRows { rows });
         }
-        let width = |replica: &ReplicaEpisodes<'_, D>| replica.scorer.map_or(0, Scorer::memory_width);
+        let width = |replica: &ReplicaEpisodes<'_, D, E>| replica.scorer.map_or(0, Scorer::memory_width);
         let memory_width = replicas.first().map_or(0, width);
         if replicas.iter().any(|replica| width(replica) != memory_width) {
             return Err(Error::ModelShape);
@@ -58,10 +73,12 @@ impl<D: Device> Stored<D> {
         let mut row = 0;
         let mut places = Vec::with_capacity(replicas.len());
         for ReplicaEpisodes { scorer, episodes } in replicas {
-            let mut of_replica = Vec::with_capacity(episodes.len());
-            for chunk in episodes.chunks(CHUNK) {
-                for (episode, scores) in chunk.iter().zip(&score(*scorer, chunk)?) {
-                    write_episode(device, &mut table, row, episode, s, a);
+            let mut of_replica = Vec::with_capacity(episodes.count());
+            for first in (0..episodes.count()).step_by(CHUNK) {
+                let chunk = first..episodes.count().min(first + CHUNK);
+                let chunk: Vec<_> = chunk.map(|index| episodes.episode(index)).collect::<Result<_, _>>()?;
+                for (episode, scores) in chunk.iter().zip(&score(*scorer, &chunk)?) {
+                    write_episode(device, &mut table, row, episode);
                     device.write(&mut table.memory, row * memory_width, &scores.memory);
                     device.write(&mut table.score, row, &scores.score);
                     of_replica.push((row as u32, episode.len() as u32));
@@ -95,17 +112,20 @@ impl<D: Device> Stored<D> {
 }
 
 /// The scores of episodes; empty without a scorer.
-fn score<D: Device>(scorer: Option<&Scorer<D>>, episodes: &[Episode]) -> Result<Vec<EpisodeScores>, Error> {
+fn score<D: Device>(
+    scorer: Option<&Scorer<D>>,
+    episodes: &[impl Borrow<Episode>],
+) -> Result<Vec<EpisodeScores>, Error> {
     match scorer {
-        Some(scorer) => Ok(scorer.score(&episodes.iter().collect::<Vec<_>>())?),
+        Some(scorer) => Ok(scorer.score(&episodes.iter().map(Borrow::borrow).collect::<Vec<_>>())?),
         None => Ok(vec![EpisodeScores::default(); episodes.len()]),
     }
 }
 
 /// Writes the columns that do not depend on a model.
-fn write_episode<D: Device>(d: &D, table: &mut Table<D>, row: usize, episode: &Episode, s: usize, a: usize) {
-    d.write(&mut table.observation, row * s, &episode.observations);
-    d.write(&mut table.action, row * a, &episode.actions);
+fn write_episode<D: Device>(d: &D, table: &mut Table<D>, row: usize, episode: &Episode) {
+    d.write(&mut table.observation, row * episode.observation_width, &episode.observations);
+    d.write(&mut table.action, row * episode.action_width, &episode.actions);
     d.write(&mut table.reward, row, &episode.rewards);
     d.fill(&mut table.not_terminal, row, episode.len(), 1.0);
     if let (true, Some(last)) = (episode.terminated, episode.len().checked_sub(1)) {
@@ -362,14 +382,12 @@ impl<D: Device> Replay<D> {
 
     /// Restores training episodes of an agent on resume, in order.
     pub fn restore(&mut self, agent: usize, episodes: &[Episode], scorer: Option<&Scorer<D>>) -> Result<(), Error> {
-        let (s, a) = (self.units.observation_width, self.units.action_width);
         for chunk in episodes.chunks(CHUNK) {
             for (episode, scores) in chunk.iter().zip(&score(scorer, chunk)?) {
-                self.start(agent, &episode.observations[..s], None);
-                for t in 0..episode.len() {
+                self.start(agent, episode.observation(0), None);
+                for (t, reward) in episode.rewards.iter().enumerate() {
                     let terminated = episode.terminated && t + 1 == episode.len();
-                    let next = &episode.observations[(t + 1) * s..][..s];
-                    self.step(agent, &episode.actions[t * a..][..a], episode.rewards[t], terminated, next, None);
+                    self.step(agent, episode.action(t), *reward, terminated, episode.observation(t + 1), None);
                 }
                 self.write_own_scores(agent, self.own[agent].episodes.len() - 1, scores);
             }
@@ -410,7 +428,7 @@ impl<D: Device> Replay<D> {
             observations: vec![0.0; (steps + 1) * s],
             actions: vec![0.0; steps * a],
             rewards: vec![0.0; steps],
-            ..Episode::default()
+            ..Episode::new(s, a)
         };
         for t in 0..=steps {
             let row = agent * self.ring + (first + t) % self.ring;

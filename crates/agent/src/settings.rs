@@ -220,6 +220,24 @@ impl MultiplierSettings {
     }
 }
 
+/// Where replay buffers are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReplayPlace {
+    /// In memory.
+    #[default]
+    Memory,
+    /// In temporary files; the operating system keeps in memory what is in use.
+    File,
+}
+
+impl ReplayPlace {
+    /// Whether replay buffers are in files.
+    pub fn in_file(self) -> bool {
+        self == Self::File
+    }
+}
+
 /// The training loop: section `[train]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -232,6 +250,8 @@ pub struct TrainSettings {
     pub updates_per_step: f64,
     /// Capacity of the replay buffer, in transitions.
     pub capacity: usize,
+    /// Where replay buffers are kept.
+    pub replay: ReplayPlace,
     /// Environment steps between records.
     pub record_every: u64,
     /// Test episodes per record.
@@ -247,6 +267,7 @@ impl Default for TrainSettings {
             random_steps: 10_000,
             updates_per_step: 1.0,
             capacity: 1_000_000,
+            replay: ReplayPlace::Memory,
             record_every: 10_000,
             test_episodes: 20,
             checkpoint_every: 50_000,

@@ -143,7 +143,7 @@ fn a_training_draws_from_the_documented_addresses() {
     setup.rule = Rule::parse("place < 0.5", &spec.signals).unwrap();
     setup.spec = Arc::new(spec);
     setup.env = Arc::new(|| Walk::with_actions(ACTIONS));
-    setup.stored = Arc::new(prudence_agent::replay::Stored::new(&Device::new(), &setup.scaling(), None, &[]).unwrap());
+    setup.stored = Arc::new(prudence_agent::replay::Stored::empty(&Device::new(), &setup.scaling(), None).unwrap());
     setup.settings.train.capacity = 10_000;
     let training = Training::complete(setup.clone(), &[SEED]);
     let mut repeated = Repeated::new(setup);
@@ -193,7 +193,7 @@ fn the_multipliers_estimate_draws_from_the_documented_addresses() {
                     observations: recent[e].observations[..2 * t + 4].to_vec(),
                     actions: recent[e].actions[..=t].to_vec(),
                     rewards: vec![0.0; t + 1],
-                    ..Episode::default()
+                    ..Episode::new(2, 1)
                 };
                 then.actions[t] = to_env(unit[0]);
                 let score = scorer.score(&[&then]).unwrap()[0].score[t];

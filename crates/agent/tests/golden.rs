@@ -249,9 +249,10 @@ fn write_files_for_torch() {
         observations: numbers((steps + 1) * s),
         actions: numbers(steps * a),
         rewards: vec![0.0; steps],
-        ..Episode::default()
+        ..Episode::new(s, a)
     };
-    let model = Arc::new(initial_model(&[&episode], s, a, spec.horizon, &FitSettings::default(), 3));
+    let model =
+        Arc::new(initial_model(&[&episode][..], &[0], [s, a], spec.horizon, &FitSettings::default(), 3).unwrap());
     let agent = AgentSettings { hidden: vec![32, 16], batch: 32, ..AgentSettings::default() };
     let scorer = Scorer::new(&device, std::slice::from_ref(&model), agent.score_floor).unwrap();
     let score = scorer.score(&[&episode]).unwrap().remove(0).log_prob;
@@ -266,7 +267,7 @@ fn write_files_for_torch() {
         env: Arc::new(env),
         spec: Arc::new(spec),
         models: vec![model.clone()],
-        stored: Arc::new(Stored::new(&device, &scaling, Some(&scorer), &[]).unwrap()),
+        stored: Arc::new(Stored::empty(&device, &scaling, Some(&scorer)).unwrap()),
     };
     let mut population = Population::new(&device, setup, &[1]).unwrap();
     while !population.done(0) {

@@ -38,14 +38,14 @@ fn setup(algorithm: Algorithm) -> Setup<Device> {
     let (device, spec) = (Device::new(), hopper().spec().clone());
     let (s, a) = (spec.observation.dim(), spec.action.dim());
     let fit = FitSettings { encoder: vec![8], hidden: 6, decoder: vec![8], ensemble: 2, ..FitSettings::default() };
-    let model = Arc::new(initial_model(&[], s, a, 100, &fit, 5));
+    let model = Arc::new(initial_model::<[Episode]>(&[], &[], [s, a], 100, &fit, 5).unwrap());
     let agent = AgentSettings { hidden: vec![24, 24], batch: 24, learning_rate: 1e-3, ..AgentSettings::default() };
     let scorer = Scorer::new(&device, std::slice::from_ref(&model), agent.score_floor).unwrap();
     let scaling = prudence_agent::Scaling::new(&spec, agent.reward_scale);
     Setup {
         algorithm,
         rule: Rule::parse("x_velocity < 1", &spec.signals).unwrap(),
-        stored: Arc::new(Stored::new(&device, &scaling, Some(&scorer), &[]).unwrap()),
+        stored: Arc::new(Stored::empty(&device, &scaling, Some(&scorer)).unwrap()),
         settings: TrainingSettings {
             agent,
             multiplier: MultiplierSettings { freeze: 10, batch: 16, ..MultiplierSettings::default() },

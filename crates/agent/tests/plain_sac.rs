@@ -116,7 +116,7 @@ fn learned_return<const S: usize>(env: Small<S>, steps: u64, random_steps: u64, 
     let setup = Setup {
         algorithm: Algorithm::Sac,
         rule: Rule::parse(&format!("{} < 1e9", spec.signals[0]), &spec.signals).unwrap(),
-        stored: Arc::new(Stored::new(&device, &Scaling::new(&spec, agent.reward_scale), None, &[]).unwrap()),
+        stored: Arc::new(Stored::empty(&device, &Scaling::new(&spec, agent.reward_scale), None).unwrap()),
         settings: TrainingSettings { agent, multiplier, train },
         env: Arc::new(move || env.clone()),
         spec: Arc::new(spec),

@@ -98,7 +98,7 @@ fn prefix(episode: &Episode, steps: usize) -> Episode {
         actions: episode.actions[..steps].to_vec(),
         rewards: episode.rewards[..steps].to_vec(),
         terminated: episode.terminated && steps == episode.len(),
-        signals: Vec::new(),
+        ..Episode::new(2, 1)
     }
 }
 

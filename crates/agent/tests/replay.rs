@@ -28,8 +28,8 @@ fn named_episode(index: usize, steps: usize, terminated: bool) -> Episode {
         observations: (0..=steps).flat_map(|t| [name(t), (name(t) * 0.7).sin()]).collect(),
         actions: (0..steps).map(|t| 3.0 * (name(t) * 0.3).cos() + 1.0).collect(),
         rewards: (0..steps).map(|t| name(t) + 0.5).collect(),
-        signals: vec![],
         terminated,
+        ..Episode::new(2, 1)
     }
 }
 
@@ -221,7 +221,7 @@ fn no_row_keeps_the_score_of_another_model() {
     let before = rows(&replay, 500);
     assert_rows_carry_the_models_scores(&before, &old);
     let scorer = scorer(&new);
-    let shared = Stored::new(&Device::new(), &scaling(0.5), Some(&scorer), &stored).unwrap();
+    let shared = Stored::new(&Device::new(), &scaling(0.5), Some(&scorer), &stored[..]).unwrap();
     replay.score_again(Arc::new(shared), &[&scorer]).unwrap();
     let after = rows(&replay, 500);
     assert_rows_carry_the_models_scores(&after, &new);

@@ -64,7 +64,7 @@ fn models_and_episodes_that_do_not_match_the_population_are_refused() {
     let error = refused(h(&[one.clone(), two.clone()]), &[1, 2, 3]);
     assert!(matches!(error, Some(Error::Replicas { agents: 3, replicas: 2 })), "{error:?}");
     let mut unscored = h(std::slice::from_ref(&one));
-    unscored.stored = Arc::new(Stored::new(&Device::new(), &scaling(), None, &[]).unwrap());
+    unscored.stored = Arc::new(Stored::empty(&Device::new(), &scaling(), None).unwrap());
     let error = refused(unscored, &[1]);
     assert!(matches!(error, Some(Error::StoredScores { replicas: 1, width: 0 })), "{error:?}");
     let mut of_one = h(&[one.clone(), two]);

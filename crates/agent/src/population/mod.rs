@@ -17,7 +17,7 @@
 //! | noise of the actions at s in update u               | `new-actions`          | u        | 0 .. `B * A`               |
 //! | states of the multiplier's estimate                 | `multiplier-states`    | episodes | 0 ..                       |
 //! | noise of the actions there                          | `multiplier-actions`   | episodes | 0 ..                       |
-//! | seed of test episode i                              | `test`                 | i        | 0                          |
+//! | seed of test episode i, the same for all agents     | `test`                 | i        | 0                          |
 //! | noise of the action at step t of test episode i     | `test-actions`         | i        | from block t * `blocks(A)` |
 
 mod estimate;

@@ -85,10 +85,10 @@ impl<D: Device> Population<D> {
         episodes: Range<u64>,
         sampled: bool,
     ) -> Result<Vec<TestEpisode>, Error> {
-        let (replica, seed) = (self.replica(agent), self.members[agent].seed);
+        let (replica, sampled) = (self.replica(agent), sampled.then_some(self.members[agent].seed));
         let Tests { player, scorers } = &mut self.tests;
         player.load(policy);
-        player.test(scorer.or(scorers.get(replica)), &self.setup.rule, episodes, seed, sampled)
+        player.test(scorer.or(scorers.get(replica)), &self.setup.rule, episodes, sampled)
     }
 
     /// Tests the averaged policy, selects it where it meets the constraint, and records the state of training.

@@ -112,7 +112,7 @@ pub fn random_episodes(seed: u64, n: u64) -> Vec<Episode> {
     let mut observation = [0.0; 2];
     let mut one = |index: u64| {
         let mut rng = stream(seed, "random-episodes", index);
-        let mut episode = Episode::default();
+        let mut episode = Episode::new(2, 1);
         env.reset(subseed(seed, "random-episodes", index), &mut observation).unwrap();
         episode.observations.extend(observation.map(|x| x as f32));
         loop {
@@ -139,7 +139,8 @@ pub fn safety_model(seed: u64, ensemble: usize) -> Arc<SafetyModel> {
 /// An untrained model for inputs like these, under which a step is safe with a probability of about 0.9.
 pub fn small_model(episodes: &[Episode], seed: u64, ensemble: usize) -> Arc<SafetyModel> {
     let settings = FitSettings { encoder: vec![6, 3], hidden: 4, decoder: vec![8], ensemble, ..FitSettings::default() };
-    Arc::new(initial_model(&episodes.iter().collect::<Vec<_>>(), 2, 1, 0, &settings, seed))
+    let all: Vec<usize> = (0..episodes.len()).collect();
+    Arc::new(initial_model(episodes, &all, [2, 1], 0, &settings, seed).unwrap())
 }
 
 pub fn scorer(model: &Arc<SafetyModel>) -> Scorer<Device> {
@@ -183,7 +184,7 @@ pub fn scaling() -> Scaling {
 pub fn stored(models: &[Arc<SafetyModel>], episodes: &[Vec<Episode>]) -> Arc<Stored<Device>> {
     let scorers: Vec<Scorer<Device>> = models.iter().map(scorer).collect();
     let replicas: Vec<_> = (0..scorers.len().max(1))
-        .map(|r| ReplicaEpisodes { scorer: scorers.get(r), episodes: episodes.get(r).map_or(&[], Vec::as_slice) })
+        .map(|r| ReplicaEpisodes { scorer: scorers.get(r), episodes: episodes.get(r).map_or(&[][..], Vec::as_slice) })
         .collect();
     Arc::new(Stored::of_replicas(&Device::new(), &scaling(), &replicas).unwrap())
 }
