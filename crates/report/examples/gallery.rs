@@ -64,6 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         commands: &["prudence run navigation --algo all --seeds 10 --rounds 2".to_owned()],
         version: env!("CARGO_PKG_VERSION"),
         notes: &["These numbers are synthetic; the gallery shows what a report looks like.".to_owned()],
+        foot: "Rule: count(in_danger) <= 1.",
     };
     write(&folder.join("report.html"), &report.to_html())?;
     Ok(())

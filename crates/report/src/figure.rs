@@ -16,6 +16,7 @@ mod reliability;
 mod rounds;
 mod seeds;
 mod series;
+mod signals;
 mod svg;
 
 pub use learning_curves::{Curve, learning_curves};
@@ -24,6 +25,7 @@ pub use paths::{Path, paths};
 pub use reliability::reliability;
 pub use rounds::rounds;
 pub use seeds::seeds;
+pub use signals::{EpisodeSignals, signals};
 
 pub(crate) use axes::minus;
 pub(crate) use svg::{escape, number as short_number};
@@ -66,20 +68,23 @@ pub struct Label {
     pub algorithm: String,
     /// The run, if a figure shows several; otherwise empty.
     pub run: String,
+    /// The round of the agents, if the run has several.
+    pub round: Option<usize>,
 }
 
 /// A label for a figure with only one run.
 impl From<&str> for Label {
     fn from(algorithm: &str) -> Self {
-        Self { algorithm: algorithm.to_owned(), run: String::new() }
+        Self { algorithm: algorithm.to_owned(), ..Self::default() }
     }
 }
 
 impl Label {
     fn text(&self) -> String {
+        let round = self.round.map_or(String::new(), |round| format!(", round {round}"));
         match self.run.as_str() {
-            "" => display_name(&self.algorithm).to_owned(),
-            run => format!("{} ({run})", display_name(&self.algorithm)),
+            "" => format!("{}{round}", display_name(&self.algorithm)),
+            run => format!("{}{round} ({run})", display_name(&self.algorithm)),
         }
     }
 }
@@ -206,7 +211,8 @@ mod tests {
 
     #[test]
     fn runs_differ_by_dashes_and_algorithms_by_colours() {
-        let label = |algorithm: &str, run: &str| Label { algorithm: algorithm.into(), run: run.into() };
+        let label =
+            |algorithm: &str, run: &str| Label { algorithm: algorithm.into(), run: run.into(), ..Label::default() };
         let labels = [label("sac", "a"), label("safesac-noh", "a"), label("sac", "b"), label("safesac-noh", "b")];
         let looks = looks_of(labels.iter());
         assert_eq!((looks[0].colour, looks[1].colour), (looks[2].colour, looks[3].colour));

@@ -31,6 +31,8 @@ pub struct Report<'a> {
     pub version: &'a str,
     /// What a reader should know before trusting the numbers, such as warnings and deviations.
     pub notes: &'a [String],
+    /// When, where and how the run was made; the only part of a page that may differ between equal runs.
+    pub foot: &'a str,
 }
 
 impl Report<'_> {
@@ -51,11 +53,13 @@ impl Report<'_> {
         section(&mut page, "Notes", &self.notes());
         section(&mut page, "Results", &tables::results(self.evaluation));
         section(&mut page, "Figures", &self.figures());
+        section(&mut page, "Replica by replica", &tables::replicas(self.evaluation));
         section(&mut page, "Seed by seed", &tables::seeds(self.evaluation));
         section(&mut page, "Rounds", &tables::rounds(self.evaluation));
         section(&mut page, "The safety model", &tables::safety_model(self.evaluation));
         section(&mut page, "Settings", &self.settings());
         section(&mut page, "How to reproduce it", &self.repeat());
+        let _ = writeln!(page, "<footer>{}</footer>", escape(self.foot));
         page.push_str("</main>\n</body>\n</html>\n");
         page
     }
@@ -142,6 +146,7 @@ mod tests {
             commands: &commands,
             version: "0.1.0",
             notes: &notes,
+            foot: "made <today>",
         };
         report.to_html()
     }
@@ -165,6 +170,7 @@ mod tests {
             "4/4",
             "39.8\u{2013}100",
             "Every seed against the target",
+            "<footer>made &lt;today&gt;</footer>",
         ] {
             assert!(html.contains(text), "{text}");
         }
@@ -196,8 +202,15 @@ mod tests {
     #[test]
     fn sections_without_content_are_omitted() {
         let evaluation = evaluation("t", &[&[1.0]]);
-        let report =
-            Report { evaluation: &evaluation, figures: &[], config: "", commands: &[], version: "0.1.0", notes: &[] };
+        let report = Report {
+            evaluation: &evaluation,
+            figures: &[],
+            config: "",
+            commands: &[],
+            version: "0.1.0",
+            notes: &[],
+            foot: "",
+        };
         let html = report.to_html();
         for heading in ["<h2>Notes", "<h2>Figures", "<h2>Settings"] {
             assert!(!html.contains(heading), "{heading}");

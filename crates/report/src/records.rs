@@ -6,7 +6,9 @@
 use prudence_safety::Quality;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::statistics::{bootstrap_iqm, bootstrap_mean, clopper_pearson, interquartile_mean, mean, sample_sd};
+use crate::statistics::{
+    bootstrap_iqm, bootstrap_mean, clopper_pearson, interquartile_mean, mean, sample_sd, t_interval,
+};
 
 /// The seed of all bootstraps, fixed so that a report is always the same.
 const BOOTSTRAP_SEED: u64 = 0;
@@ -72,9 +74,84 @@ pub struct AlgoResult {
     /// The mean return of these sampled episodes.
     #[serde(default)]
     pub sampled_return_mean: Option<f64>,
+    /// The share of the test episodes on which the safety model agrees with the rule; none for an algorithm without one.
+    #[serde(default)]
+    pub model_accuracy: Option<f64>,
+    /// The rule that judged, if it is not the task's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// The results of each seed.
     #[serde(default)]
     pub per_seed: Vec<SeedSummary>,
+    /// The results of each replica; none in a single run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub per_replica: Vec<ReplicaSummary>,
+    /// The statistics over replicas, from [`ENOUGH_REPLICAS`] on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_replicas: Option<OverReplicas>,
+}
+
+/// The number of replicas from which on an interval over them is given: below, it would say little.
+pub const ENOUGH_REPLICAS: usize = 5;
+
+/// The results of one algorithm in one replica, an independent repetition of the whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplicaSummary {
+    /// The replica's number, which is its first seed.
+    pub replica: u64,
+    /// The number of test episodes of all its seeds.
+    pub episodes: u64,
+    /// How many of these episodes kept the true rule.
+    pub safe: u64,
+    /// `safe / episodes`.
+    #[serde(deserialize_with = "number")]
+    pub safe_share: f64,
+    /// The share of steps at which the rule held.
+    #[serde(default)]
+    pub steps_kept: Option<f64>,
+    /// The mean return over all its episodes.
+    #[serde(deserialize_with = "number")]
+    pub return_mean: f64,
+    /// The share of the test episodes on which the safety model agrees with the rule.
+    #[serde(default)]
+    pub model_accuracy: Option<f64>,
+}
+
+/// Statistics over replicas.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OverReplicas {
+    /// Of the replicas' safe shares.
+    pub safe_share: Spread,
+    /// Of the replicas' mean returns.
+    pub return_mean: Spread,
+}
+
+/// The mean of independent values, with its uncertainty.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The mean.
+    #[serde(deserialize_with = "number")]
+    pub mean: f64,
+    /// The sample standard deviation.
+    #[serde(deserialize_with = "number")]
+    pub sd: f64,
+    /// The 95 % interval of the mean by Student's t distribution.
+    #[serde(deserialize_with = "pair")]
+    pub t_interval: [f64; 2],
+    /// The 95 % bootstrap interval of the mean.
+    #[serde(deserialize_with = "pair")]
+    pub bootstrap_interval: [f64; 2],
+}
+
+impl Spread {
+    fn of(values: &[f64]) -> Self {
+        Self {
+            mean: mean(values),
+            sd: sample_sd(values),
+            t_interval: t_interval(values),
+            bootstrap_interval: bootstrap_mean(values, BOOTSTRAP_SEED),
+        }
+    }
 }
 
 /// The test episodes of one seed.
@@ -147,8 +224,83 @@ impl AlgoResult {
             steps_kept: None,
             sampled_safe_share: None,
             sampled_return_mean: None,
+            model_accuracy: None,
+            rule: None,
             per_seed: summaries,
+            per_replica: Vec::new(),
+            over_replicas: None,
         }
+    }
+
+    /// Combines the results of one algorithm in several replicas, each with its number.
+    pub fn from_replicas(algo: &str, replicas: &[(u64, &AlgoResult)]) -> Self {
+        let summary = |(replica, result): &(u64, &AlgoResult)| ReplicaSummary {
+            replica: *replica,
+            episodes: result.episodes,
+            safe: result.safe,
+            safe_share: result.safe_share,
+            steps_kept: result.steps_kept,
+            return_mean: result.return_mean,
+            model_accuracy: result.model_accuracy,
+        };
+        let per_replica: Vec<ReplicaSummary> = replicas.iter().map(summary).collect();
+        let per_seed: Vec<SeedSummary> = replicas.iter().flat_map(|(_, result)| result.per_seed.clone()).collect();
+        let (shares, returns): (Vec<f64>, Vec<f64>) = per_seed.iter().map(|s| (s.safe_share, s.return_mean)).unzip();
+        let (episodes, safe) = replicas.iter().fold((0, 0), |(n, k), (_, r)| (n + r.episodes, k + r.safe));
+        let weighted = |of: &dyn Fn(&AlgoResult) -> Option<f64>| -> Option<f64> {
+            let sum =
+                replicas.iter().map(|(_, result)| Some(of(result)? * result.episodes as f64)).sum::<Option<f64>>();
+            sum.map(|sum| sum / episodes as f64)
+        };
+        let over = |of: fn(&ReplicaSummary) -> f64| Spread::of(&per_replica.iter().map(of).collect::<Vec<_>>());
+        let enough = per_replica.len() >= ENOUGH_REPLICAS;
+        Self {
+            algo: algo.to_owned(),
+            seeds: per_seed.len(),
+            episodes,
+            safe,
+            safe_share: safe as f64 / episodes as f64,
+            interval: clopper_pearson(safe, episodes),
+            seed_interval: bootstrap_mean(&shares, BOOTSTRAP_SEED),
+            return_mean: weighted(&|result| Some(result.return_mean)).unwrap_or(f64::NAN),
+            return_sd: if returns.len() == 1 { 0.0 } else { sample_sd(&returns) },
+            return_iqm: interquartile_mean(&returns),
+            return_iqm_interval: bootstrap_iqm(&[returns], BOOTSTRAP_SEED),
+            steps: replicas.first().map_or(0, |(_, result)| result.steps),
+            steps_kept: weighted(&|result| result.steps_kept),
+            sampled_safe_share: weighted(&|result| result.sampled_safe_share),
+            sampled_return_mean: weighted(&|result| result.sampled_return_mean),
+            model_accuracy: weighted(&|result| result.model_accuracy),
+            rule: None,
+            per_seed,
+            over_replicas: enough
+                .then(|| OverReplicas { safe_share: over(|r| r.safe_share), return_mean: over(|r| r.return_mean) }),
+            per_replica,
+        }
+    }
+}
+
+impl Evaluation {
+    /// Combines the evaluations of several replicas, each with its number.
+    pub fn from_replicas(replicas: &[(u64, Evaluation)]) -> Option<Self> {
+        let (_, first) = replicas.first()?;
+        let of_all = |algo: &str| -> Vec<(u64, &AlgoResult)> {
+            let all = replicas.iter().flat_map(|(replica, e)| e.results.iter().map(|result| (*replica, result)));
+            all.filter(|(_, result)| result.algo == algo).collect()
+        };
+        let rounds = |round: &Round| {
+            let same = |other: &&Round| (other.round, &other.algo) == (round.round, &round.algo);
+            let all: Vec<&Round> = replicas.iter().filter_map(|(_, e)| e.rounds.iter().find(same)).collect();
+            Round::pooled(&all)
+        };
+        Some(Self {
+            task: first.task.clone(),
+            target: first.target,
+            safety_model: ModelQuality::pooled(replicas.iter().map(|(_, evaluation)| &evaluation.safety_model)),
+            results: first.results.iter().map(|r| AlgoResult::from_replicas(&r.algo, &of_all(&r.algo))).collect(),
+            rounds: first.rounds.iter().map(rounds).collect(),
+            references: first.references.clone(),
+        })
     }
 }
 
@@ -167,6 +319,19 @@ pub struct ModelQuality {
     /// The number of labelled segments in these episodes.
     #[serde(default)]
     pub data_segments: u64,
+}
+
+impl ModelQuality {
+    /// The models of several replicas together, each on its own episodes.
+    fn pooled<'a>(all: impl Iterator<Item = &'a ModelQuality> + Clone) -> Self {
+        let own: Option<Vec<Quality>> = all.clone().map(|model| model.own).collect();
+        Self {
+            held_out: Quality::pooled(&all.clone().map(|model| model.held_out).collect::<Vec<_>>()),
+            own: own.map(|own| Quality::pooled(&own)),
+            data_episodes: all.clone().map(|model| model.data_episodes).sum(),
+            data_segments: all.map(|model| model.data_segments).sum(),
+        }
+    }
 }
 
 /// One algorithm after one round of collect, label, fit, enrich, train.
@@ -214,6 +379,27 @@ impl Round {
             return_sd: result.return_sd,
             accuracy,
             own_accuracy,
+        }
+    }
+}
+
+impl Round {
+    /// The same round and algorithm in several replicas: test episodes pooled, the deviation over replicas.
+    fn pooled(all: &[&Round]) -> Self {
+        let (episodes, safe) = all.iter().fold((0, 0), |(n, k), round| (n + round.episodes, k + round.safe));
+        let returns: Vec<f64> = all.iter().map(|round| round.return_mean).collect();
+        let mean_of = |of: fn(&Round) -> f64| mean(&all.iter().map(|round| of(round)).collect::<Vec<_>>());
+        Self {
+            round: all[0].round,
+            algo: all[0].algo.clone(),
+            episodes,
+            safe,
+            safe_share: safe as f64 / episodes as f64,
+            interval: clopper_pearson(safe, episodes),
+            return_mean: mean(&returns),
+            return_sd: sample_sd(&returns),
+            accuracy: mean_of(|round| round.accuracy),
+            own_accuracy: mean_of(|round| round.own_accuracy),
         }
     }
 }

@@ -46,6 +46,19 @@ pub fn sample_sd(values: &[f64]) -> f64 {
     (squares / (values.len() - 1) as f64).sqrt()
 }
 
+/// The 95 % interval of the mean of independent values by Student's t distribution; NaN for fewer than two values.
+pub fn t_interval(values: &[f64]) -> [f64; 2] {
+    let freedom = values.len() as f64 - 1.0;
+    if freedom < 1.0 {
+        return [f64::NAN; 2];
+    }
+    // If T has the t distribution, freedom / (freedom + T^2) has a beta distribution.
+    let b = beta::quantile(0.05, 0.5 * freedom, 0.5);
+    let quantile = (freedom * (1.0 / b - 1.0)).sqrt();
+    let (centre, half) = (mean(values), quantile * sample_sd(values) / (values.len() as f64).sqrt());
+    [centre - half, centre + half]
+}
+
 /// The interquartile mean, which is the mean of the middle half, as in rliable (Agarwal et al., 2021).
 ///
 /// If the number of values is not a multiple of four, the values at the edges count in part, which makes it smoother
@@ -160,6 +173,23 @@ mod tests {
         assert!((sample_sd(&values) - 2.748_376_143_938_713).abs() < 1e-14);
         assert!(mean(&[]).is_nan());
         assert!(sample_sd(&[1.0]).is_nan());
+    }
+
+    /// Values of `scipy.stats.t.ppf(0.975, freedom)` (SciPy 1.17.1).
+    #[test]
+    fn t_intervals_have_students_quantiles() {
+        for (n, quantile) in
+            [(2, 12.706_204_736), (3, 4.302_652_73), (5, 2.776_445_105), (10, 2.262_157_163), (30, 2.045_229_642)]
+        {
+            let values: Vec<f64> = (0..n).map(f64::from).collect();
+            let half = quantile * sample_sd(&values) / f64::from(n).sqrt();
+            let [low, high] = t_interval(&values);
+            assert!(
+                (mean(&values) - low - half).abs() < 1e-6 * half && (high - mean(&values) - half).abs() < 1e-6 * half
+            );
+        }
+        assert!(t_interval(&[1.0])[0].is_nan() && t_interval(&[])[1].is_nan());
+        assert_eq!(t_interval(&[0.5; 4]), [0.5, 0.5]);
     }
 
     #[test]

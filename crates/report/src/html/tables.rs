@@ -3,10 +3,10 @@
 use crate::figure::{colour, display_name};
 use prudence_safety::Quality;
 
-use crate::records::{AlgoResult, Evaluation, Round};
+use crate::records::{AlgoResult, ENOUGH_REPLICAS, Evaluation, OverReplicas, ReplicaSummary, Round};
 
 use super::words::{
-    NOTHING, Verdict, escape, mean_sd, number, percent, percent_range, range, short_percent, thousands,
+    NOTHING, Verdict, escape, mean_sd, number, percent, percent_range, range, short_percent, thousands, within_0_1,
 };
 
 /// A table. A column is a heading and whether it holds numbers, which are right-aligned; cells are finished HTML.
@@ -47,6 +47,8 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
         ("Safe", true),
         ("Safe share <small>95\u{a0}% interval</small>", true),
         ("Over seeds <small>95\u{a0}% interval</small>", true),
+        ("Steps kept", true),
+        ("Model right <small>own episodes</small>", true),
         (target.as_str(), false),
     ];
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -66,6 +68,8 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
             format!("{}/{}", thousands(result.safe), thousands(result.episodes)),
             share(result.safe_share, result.interval),
             over_seeds(percent_range(result.seed_interval)),
+            result.steps_kept.map_or_else(|| NOTHING.to_owned(), percent),
+            result.model_accuracy.map_or_else(|| NOTHING.to_owned(), percent),
             format!("<span class=\"{class}\">{verdict}</span>"),
         ]);
     }
@@ -76,6 +80,8 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
             String::new(),
             String::new(),
             percent(reference.safe_share),
+            String::new(),
+            String::new(),
             String::new(),
             String::new(),
         ]);
@@ -95,9 +101,63 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
     format!(
         "{}<p class=\"about\">Test episodes are judged by the true rule, which neither agents nor models see.{effort} The \
          interval of the safe share is the Clopper-Pearson interval over all episodes; the one over seeds is a bootstrap \
-         interval.{references}</p>\n",
+         interval. \u{201c}Steps kept\u{201d} is the share of steps at which the rule holds; \u{201c}model right\u{201d} is \
+         the share of the test episodes on which the safety model agrees with the rule.{references}</p>\n",
         table(&columns, &rows),
     )
+}
+
+/// One row per replica and one column per algorithm, and the statistics over replicas.
+pub(super) fn replicas(evaluation: &Evaluation) -> String {
+    let Some(first) = evaluation.results.iter().find(|result| !result.per_replica.is_empty()) else {
+        return String::new();
+    };
+    let names: Vec<String> = evaluation.results.iter().map(|result| algorithm(&result.algo)).collect();
+    let columns: Vec<(&str, bool)> =
+        std::iter::once(("Replica", false)).chain(names.iter().map(|name| (name.as_str(), true))).collect();
+    let cell = |result: &AlgoResult, i: usize| {
+        let Some(replica) = result.per_replica.get(i) else { return String::new() };
+        let below = if replica.safe_share < evaluation.target { "missed" } else { "" };
+        let (share, gain) = (percent(replica.safe_share), number(replica.return_mean));
+        format!(
+            "<span class=\"{below}\">{share}</span> <small>{}/{}, return {gain}</small>",
+            thousands(replica.safe),
+            thousands(replica.episodes)
+        )
+    };
+    let row = |(i, replica): (usize, &ReplicaSummary)| -> Vec<String> {
+        let cells = evaluation.results.iter().map(|result| cell(result, i));
+        std::iter::once(replica.replica.to_string()).chain(cells).collect()
+    };
+    let mut rows: Vec<Vec<String>> = first.per_replica.iter().enumerate().map(row).collect();
+    type Of = fn(&OverReplicas) -> String;
+    let over: [(&str, Of); 3] = [
+        ("mean", |over| {
+            let returns = mean_sd(over.return_mean.mean, over.return_mean.sd);
+            format!("{} <small>return {returns}</small>", percent(over.safe_share.mean))
+        }),
+        ("95\u{a0}% t-interval", |over| {
+            let (shares, returns) = (over.safe_share.t_interval, range(over.return_mean.t_interval));
+            format!("{} <small>return {returns}</small>", percent_range(within_0_1(shares)))
+        }),
+        ("95\u{a0}% bootstrap interval", |over| {
+            let (shares, returns) = (over.safe_share.bootstrap_interval, range(over.return_mean.bootstrap_interval));
+            format!("{} <small>return {returns}</small>", percent_range(shares))
+        }),
+    ];
+    if evaluation.results.iter().any(|result| result.over_replicas.is_some()) {
+        for (name, of) in over {
+            let cells = evaluation.results.iter().map(|r| r.over_replicas.as_ref().map_or(String::new(), of));
+            rows.push(std::iter::once(format!("<i>{name}</i>")).chain(cells).collect());
+        }
+    }
+    let few = first.per_replica.len() < ENOUGH_REPLICAS;
+    let intervals = if few { " With fewer than five replicas, an interval over them would say little." } else { "" };
+    table(&columns, &rows)
+        + &format!(
+            "<p class=\"about\">A replica is an independent repetition of the whole run: its own collected episodes, \
+             labels, safety models and agents.{intervals}</p>\n"
+        )
 }
 
 /// One row per seed and one column per algorithm, so that the algorithms can be compared at each seed.
@@ -170,15 +230,16 @@ pub(super) fn safety_model(evaluation: &Evaluation) -> String {
         ("Safe called unsafe", true),
         ("Unsafe called safe", true),
     ];
+    let rate = |share: f64| if share.is_nan() { "no cases".to_owned() } else { percent(share) };
     let row = |name: &str, judged: &Quality| {
         vec![
             name.to_owned(),
             thousands(judged.episodes),
-            percent(judged.accuracy),
-            percent(judged.balanced_accuracy),
-            percent(judged.safe_share),
-            percent(judged.safe_called_unsafe),
-            percent(judged.unsafe_called_safe),
+            rate(judged.accuracy),
+            rate(judged.balanced_accuracy),
+            rate(judged.safe_share),
+            rate(judged.safe_called_unsafe),
+            rate(judged.unsafe_called_safe),
         ]
     };
     let model = &evaluation.safety_model;

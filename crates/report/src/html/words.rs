@@ -20,10 +20,16 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
+    /// By the interval over replicas if there are several; otherwise by the one over all episodes.
     pub(crate) fn of(result: &AlgoResult, target: f64) -> Self {
-        if result.interval[0] >= target {
+        let (share, low) = match &result.over_replicas {
+            Some(over) => (over.safe_share.mean, over.safe_share.t_interval[0]),
+            None if result.per_replica.is_empty() => (result.safe_share, result.interval[0]),
+            None => (result.safe_share, f64::NAN),
+        };
+        if low >= target {
             Self::Shown
-        } else if result.safe_share >= target {
+        } else if share >= target {
             Self::Reached
         } else {
             Self::Missed
@@ -39,14 +45,33 @@ pub fn headline(evaluation: &Evaluation) -> String {
     if result.episodes == 0 {
         return format!("{} was not tested on {}.", display_name(&result.algo), evaluation.task);
     }
-    format!(
-        "{} keeps the hidden rule in {} of {} test episodes (95\u{a0}% interval {}); target {}.",
-        display_name(&result.algo),
-        percent(result.safe_share),
-        thousands(result.episodes),
-        percent_range(result.interval),
-        short_percent(evaluation.target),
-    )
+    let (name, target) = (display_name(&result.algo), short_percent(evaluation.target));
+    let (replicas, episodes) = (result.per_replica.len(), thousands(result.episodes));
+    match &result.over_replicas {
+        Some(over) => format!(
+            "{name} keeps the hidden rule in {} of its test episodes, on average over {replicas} independent replicas (95\u{a0}% \
+             t-interval {}); target {target}.",
+            percent(over.safe_share.mean),
+            percent_range(within_0_1(over.safe_share.t_interval)),
+        ),
+        None if replicas > 0 => {
+            let shares: Vec<String> = result.per_replica.iter().map(|replica| percent(replica.safe_share)).collect();
+            format!(
+                "{name} keeps the hidden rule in {} of its test episodes in {replicas} replicas; target {target}.",
+                shares.join(", ")
+            )
+        }
+        None => format!(
+            "{name} keeps the hidden rule in {} of {episodes} test episodes (95\u{a0}% interval {}); target {target}.",
+            percent(result.safe_share),
+            percent_range(result.interval),
+        ),
+    }
+}
+
+/// An interval of shares by a distribution that does not know that shares end at 0 and 1.
+pub(crate) fn within_0_1(interval: [f64; 2]) -> [f64; 2] {
+    interval.map(|share| share.clamp(0.0, 1.0))
 }
 
 /// The headline, whether the target is met, and what that costs in return.
@@ -69,6 +94,13 @@ pub(crate) fn summary(evaluation: &Evaluation) -> Vec<String> {
         Verdict::Missed => "The target is missed.",
     };
     sentences.push(format!("{verdict} {seeds}"));
+    if result.per_replica.is_empty() {
+        sentences.push(
+            "The interval covers the choice of test episodes. It does not cover the luck of collecting data, of fitting a \
+             safety model and of training, which all seeds of a run share; replicas would."
+                .to_owned(),
+        );
+    }
     let plain = evaluation.results.iter().find(|other| other.algo == "sac" && other.algo != result.algo);
     if let Some(plain) = plain.filter(|plain| plain.episodes > 0) {
         sentences.push(format!(
