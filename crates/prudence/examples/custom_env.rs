@@ -95,7 +95,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Plays 100 test episodes and returns how many were safe.
 fn test(name: &str, agent: &Agent, task: &Task) -> Result<usize, prudence::Error> {
-    let tests = agent.test(task, 0..100, 7, false)?;
+    let tests = agent.test(task, 0..100, None)?;
     let safe = tests.iter().filter(|test| test.safe).count();
     let mean = tests.iter().map(|test| test.total_reward).sum::<f64>() / tests.len() as f64;
     println!("{name}: {safe} of 100 test episodes are safe, mean return {mean:.2}");

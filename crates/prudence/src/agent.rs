@@ -36,7 +36,7 @@ const SAFETY: &str = "safety.";
 /// let agents = prudence::train(&task, None, &[], &dir.path().join("run"), &Session::new(1)?)?;
 /// agents[0].save(&dir.path().join("agent.safetensors"))?;
 /// let agent = Agent::load(&dir.path().join("agent.safetensors"))?;
-/// let tests = agent.test(&task, 0..5, 7, false)?;
+/// let tests = agent.test(&task, 0..5, None)?;
 /// println!("{} of 5 test episodes are safe", tests.iter().filter(|test| test.safe).count());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -199,17 +199,16 @@ impl Agent {
         Ok(Playing { player, scorer })
     }
 
-    /// Plays the test episodes with these numbers in the task's environment and judges them by its rule. Actions are
-    /// the policy's mode, or sampled from it if `sampled`. Episode i of a seed starts the same way for every agent.
+    /// Plays test episodes in the task's environment and judges them by its rule. Actions are the policy's mode or, with a
+    /// seed for their noise, sampled from it. Test episode i starts the same way whichever agent is tested.
     pub fn test(
         &self,
         task: &Task,
         episodes: std::ops::Range<u64>,
-        seed: u64,
-        sampled: bool,
+        sampled: Option<u64>,
     ) -> Result<Vec<TestEpisode>, Error> {
         let Playing { mut player, scorer } = self.play(task.make_env()?)?;
-        Ok(player.test(scorer.as_ref(), task.rule(), episodes, seed, sampled)?)
+        Ok(player.test(scorer.as_ref(), task.rule(), episodes, sampled)?)
     }
 
     /// Prepares the agent to act in your own loop.

@@ -200,7 +200,7 @@ pub fn fit(
             observations: numbers((steps + 1) * s),
             actions: numbers(steps * a),
             rewards: vec![0.0; steps],
-            ..Episode::default()
+            ..Episode::new(s, a)
         })
         .collect();
     let segment = |episode: usize| {
@@ -209,13 +209,13 @@ pub fn fit(
     };
     let segments: Vec<Segment> = (0..episodes.len()).map(segment).collect();
     let settings = FitSettings { batch, ..FitSettings::default() };
-    let all: Vec<&Episode> = episodes.iter().collect();
-    let model = initial_model(&all, s, a, steps, &settings, 0);
+    let all: Vec<usize> = (0..episodes.len()).collect();
+    let model = initial_model(&episodes[..], &all, [s, a], steps, &settings, 0)?;
     let mut fitter = Fitter::new(&Cpu::<f32>::new(), model, &settings)?;
     let mut draw = stream(0, "bench-fit", 1);
     let mut step = || -> Result<(), Error> {
         let batch: Vec<&Segment> = (0..batch).map(|_| &segments[draw.random_range(0..segments.len())]).collect();
-        Ok(fitter.step(&episodes, &[batch], 5e-3)?)
+        Ok(fitter.step(&episodes[..], &[batch], 5e-3)?)
     };
     for _ in 0..warm_steps {
         step()?;
@@ -249,7 +249,7 @@ pub fn act(hidden: usize, ensemble: usize, seconds: f64) -> Result<ActBench, Err
     let (s, a, h) = SIZES;
     let device = Cpu::<f32>::new();
     let settings = FitSettings { hidden: (h - 1) / ensemble, ensemble, ..FitSettings::default() };
-    let model = initial_model(&[], s, a, 1000, &settings, 0);
+    let model = initial_model::<[Episode]>(&[], &[], [s, a], 1000, &settings, 0)?;
     let scorer = Scorer::new(&device, &[model.into()], -7.0)?;
     let policy = Bank::dense(Mlp::new(s + scorer.memory_width(), &[hidden; 2], 2 * a), 1);
     let mut rng = stream(0, "bench", 0);

@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use prudence_data::Store;
+use prudence_data::{Dataset, Store};
 use prudence_safety::SafetyModel;
 use serde::Serialize;
 
 use crate::agent::Agent;
-use crate::fitting::{check_stores, load_episodes, load_model};
+use crate::fitting::{check_stores, load_model, torn_line};
 use crate::folder::{Invocation, RunFolder};
 use crate::session::Session;
 use crate::training::{Data, jobs, train_all};
-use crate::{Algorithm, Error, Task};
+use crate::{Algorithm, Error, Task, footprint};
 
 /// The result of [`collect`].
 ///
@@ -46,12 +46,13 @@ pub struct Collected {
 /// ```
 pub fn collect(task: &Task, dir: &Path, session: &Session) -> Result<Collected, Error> {
     task.check_warm_up("collect.steps", task.settings().collect.steps)?;
-    let (folder, task) = RunFolder::create(dir, task, &Invocation::Collect, None)?;
+    footprint::training(task, &[Algorithm::Sac], session.agents(task.settings().run.seeds), 0)?;
+    let (folder, task, _lock) = RunFolder::create(dir, task, &Invocation::Collect, None)?;
     collect_in(&task, &folder, session)
 }
 
 pub(crate) fn collect_in(task: &Task, folder: &RunFolder, session: &Session) -> Result<Collected, Error> {
-    let data = Data::none(task)?;
+    let data = Data::new(task, None, None, folder.root())?;
     let place = |algorithm, seed| (folder.agent(0, algorithm, seed), folder.collection(seed));
     let jobs = jobs(task, &data, &[Algorithm::Sac], task.settings().collect.steps, place);
     train_all(&jobs, session, |_, _| Ok(()))?;
@@ -98,7 +99,11 @@ pub fn train(
     let whole = |path: &PathBuf| path.canonicalize().map_err(Error::io(path, "open"));
     let invocation =
         Invocation::Train { data: stores.iter().map(whole).collect::<Result<_, _>>()?, safety: model.is_some() };
-    let (folder, task) = RunFolder::create(dir, task, &invocation, model)?;
+    let algorithms = &task.settings().run.algo;
+    let agents = session.agents(algorithms.len() as u64 * task.settings().run.seeds);
+    let stored = stores.iter().map(|path| Ok(Store::open(path)?.steps())).sum::<Result<u64, Error>>()?;
+    footprint::training(task, algorithms, agents, stored)?;
+    let (folder, task, _lock) = RunFolder::create(dir, task, &invocation, model)?;
     train_in(&task, &folder, model.cloned(), stores, session)
 }
 
@@ -109,7 +114,11 @@ pub(crate) fn train_in(
     stores: &[PathBuf],
     session: &Session,
 ) -> Result<Vec<Agent>, Error> {
-    let (episodes, model) = (load_episodes(stores)?, model.map(Arc::new));
+    let model = model.map(Arc::new);
+    let stored = if stores.is_empty() { None } else { Some(Dataset::decode(stores, folder.root())?) };
+    for path in stored.iter().flat_map(|stored| &stored.torn) {
+        session.progress().say(&torn_line(path));
+    }
     let algorithms = &task.settings().run.algo;
     let (constrained, plain): (Vec<Algorithm>, Vec<Algorithm>) =
         algorithms.iter().partition(|algorithm| algorithm.constraint().is_some());
@@ -119,7 +128,7 @@ pub(crate) fn train_in(
         if algorithms.is_empty() {
             continue;
         }
-        let data = Data::new(task, &episodes, model)?;
+        let data = Data::new(task, stored.as_ref(), model, folder.root())?;
         let place = |algorithm, seed| (folder.agent(0, algorithm, seed), folder.episodes(0, algorithm, seed));
         let jobs = jobs(task, &data, &algorithms, task.settings().train.steps, place);
         agents.extend(train_all(&jobs, session, |_, population| Agent::of(&population, 0))?);

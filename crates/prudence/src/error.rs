@@ -69,6 +69,28 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
+    /// A file that was written when a run was created, and changed since.
+    #[error("{}: its content does not match the hash in command.json; it was edited or damaged", .path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A log whose last line is incomplete.
+    #[error("{}: the last line is incomplete", .path.display())]
+    Torn {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Arrays that would not fit into memory; nothing was allocated.
+    #[error("not enough memory for {what}: about {} needed, {} available", bytes(*needed), bytes(*available))]
+    TooMuchMemory {
+        /// What the arrays are for, with the settings that determine their sizes.
+        what: String,
+        /// Bytes.
+        needed: u128,
+        /// Bytes.
+        available: u64,
+    },
     /// Another error, with the file or folder that it is about.
     #[error("{}: {source}", .path.display())]
     In {
@@ -94,6 +116,14 @@ pub enum Error {
         algorithm: crate::Algorithm,
         /// The seed of the agent.
         seed: u64,
+        /// The reason.
+        source: Box<Error>,
+    },
+    /// A replica failed.
+    #[error("replica {replica}: {source}")]
+    Replica {
+        /// Its number.
+        replica: u64,
         /// The reason.
         source: Box<Error>,
     },
@@ -127,7 +157,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Stopped => ErrorKind::Stopped,
-            Self::In { source, .. } | Self::Training { source, .. } => source.kind(),
+            Self::In { source, .. } | Self::Training { source, .. } | Self::Replica { source, .. } => source.kind(),
             Self::Threads(_) | Self::Engine(EngineError::Fetch { .. }) => ErrorKind::Failure,
             Self::Safety(SafetyError::Diverged { .. } | SafetyError::Device(_)) => ErrorKind::Failure,
             Self::Agent(error) => match error {
@@ -140,6 +170,11 @@ impl Error {
         }
     }
 
+    /// Whether the user asked to stop.
+    pub(crate) fn is_stop(&self) -> bool {
+        self.kind() == ErrorKind::Stopped
+    }
+
     pub(crate) fn io(path: &Path, doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { path: path.to_owned(), doing, source }
     }
@@ -147,6 +182,16 @@ impl Error {
     pub(crate) fn content(path: &Path, problem: impl Into<String>) -> Self {
         Self::Content { path: path.to_owned(), problem: problem.into() }
     }
+}
+
+/// A number of bytes for people, such as `22.8 GiB`.
+fn bytes(bytes: impl Into<u128>) -> String {
+    let (mut size, mut units) = (bytes.into() as f64 / 1024.0, ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].iter());
+    let mut unit = units.next();
+    while size >= 1024.0 && units.len() > 0 {
+        (size, unit) = (size / 1024.0, units.next());
+    }
+    format!("{size:.1} {}", unit.unwrap_or(&"KiB"))
 }
 
 /// The kind of an I/O error: errors about a path are due to the input, others (such as a full disk) are not.

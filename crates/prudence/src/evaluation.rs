@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use prudence_data::Rule;
 use prudence_report::records::AlgoResult;
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
 
 use crate::agent::Agent;
-use crate::folder::{AgentFolder, RunFolder};
+use crate::folder::{AgentFolder, Invocation, RunFolder};
 use crate::run::Tested;
 use crate::session::Session;
 use crate::{Algorithm, Error, Task, reporting};
@@ -14,10 +15,10 @@ use crate::{Algorithm, Error, Task, reporting};
 /// The test episodes of [`evaluate`].
 ///
 /// ```
-/// let tests = prudence::TestSettings { episodes: 100, first: 0, sampled: false };
+/// let tests = prudence::TestSettings { episodes: 100, first: 0, sampled: false, rules: Vec::new() };
 /// assert_eq!(tests, prudence::TestSettings::default());
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestSettings {
     /// The number of test episodes per seed.
     pub episodes: u64,
@@ -25,11 +26,13 @@ pub struct TestSettings {
     pub first: u64,
     /// Whether actions are sampled from the policy; otherwise they are its mode.
     pub sampled: bool,
+    /// Rules that judge the same episodes in addition to the task's.
+    pub rules: Vec<String>,
 }
 
 impl Default for TestSettings {
     fn default() -> Self {
-        Self { episodes: 100, first: 0, sampled: false }
+        Self { episodes: 100, first: 0, sampled: false, rules: Vec::new() }
     }
 }
 
@@ -46,12 +49,17 @@ const FIRST: u64 = 1 << 40;
 /// let task = Task::named("navigation")?.with(&small)?.with(&["run.algo=[\"sac\"]", "agent.hidden=[8,8]"])?;
 /// let (run, session) = (dir.path().join("run"), Session::new(1)?);
 /// prudence::train(&task, None, &[], &run, &session)?;
-/// let results = prudence::evaluate(&task, &run, TestSettings { episodes: 5, ..TestSettings::default() }, &session)?;
+/// let results = prudence::evaluate(&task, &run, &TestSettings { episodes: 5, ..TestSettings::default() }, &session)?;
 /// assert_eq!((results[0].algo.as_str(), results[0].episodes), ("sac", 5));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn evaluate(task: &Task, dir: &Path, settings: TestSettings, session: &Session) -> Result<Vec<AlgoResult>, Error> {
-    let (folder, _) = RunFolder::open(dir)?;
+pub fn evaluate(task: &Task, dir: &Path, settings: &TestSettings, session: &Session) -> Result<Vec<AlgoResult>, Error> {
+    let (folder, invocation) = RunFolder::open(dir)?;
+    let rule = |text: &String| {
+        let rule = Rule::parse(text, &task.spec().signals);
+        rule.map_err(|problem| Error::Rule { rule: text.clone(), problem })
+    };
+    let rules: Vec<Rule> = settings.rules.iter().map(rule).collect::<Result<_, _>>()?;
     let agents = folder.agents()?;
     let bar = session.progress().begin("testing", agents.len() as u64);
     let done = std::sync::atomic::AtomicU64::new(0);
@@ -61,17 +69,27 @@ pub fn evaluate(task: &Task, dir: &Path, settings: TestSettings, session: &Sessi
         Ok(tested)
     };
     let tested: Vec<Tested> = session.pool().install(|| agents.par_iter().map(one).collect::<Result<_, _>>())?;
+    let mut results = of_algorithms(task, &invocation, &tested, None);
+    for rule in &rules {
+        let judged: Vec<Tested> = tested.iter().map(|tested| tested.judged_by(rule)).collect();
+        results.extend(of_algorithms(task, &invocation, &judged, Some(rule.text())));
+    }
+    Ok(results)
+}
+
+/// One result per algorithm; `rule` is the one that judged, if it is not the task's.
+fn of_algorithms(task: &Task, invocation: &Invocation, tested: &[Tested], rule: Option<&str>) -> Vec<AlgoResult> {
     let mut results = Vec::new();
     for algorithm in Algorithm::ALL {
         let of: Vec<&Tested> = tested.iter().filter(|t| t.algorithm == algorithm).collect();
-        if !of.is_empty() {
-            let first = agents.iter().find(|agent| agent.algorithm == algorithm);
-            let records = first.map(AgentFolder::records).transpose()?.unwrap_or_default();
-            let steps = records.last().map_or(0, |record| record.step);
-            results.push(reporting::result(algorithm, steps, &of));
+        if of.is_empty() {
+            continue;
         }
+        let collects = algorithm.constraint().is_none() && !matches!(invocation, Invocation::Train { .. });
+        let steps = if collects { task.settings().collect.steps } else { task.settings().train.steps };
+        results.push(AlgoResult { rule: rule.map(str::to_owned), ..reporting::result(algorithm, steps, &of) });
     }
-    Ok(results)
+    results
 }
 
 /// Loads a trained agent from its folder.
@@ -86,10 +104,11 @@ pub(crate) fn load(folder: &AgentFolder) -> Result<Agent, Error> {
     Agent::load(&path)
 }
 
-fn test(task: &Task, folder: &AgentFolder, settings: TestSettings) -> Result<Tested, Error> {
+fn test(task: &Task, folder: &AgentFolder, settings: &TestSettings) -> Result<Tested, Error> {
     let agent = load(folder)?;
     let first = FIRST + settings.first;
-    let tests = agent.test(task, first..first + settings.episodes, folder.seed, settings.sampled)?;
+    let noise = settings.sampled.then_some(folder.seed);
+    let tests = agent.test(task, first..first + settings.episodes, noise)?;
     Ok(Tested {
         algorithm: folder.algorithm,
         seed: folder.seed,

@@ -4,17 +4,22 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use prudence_data::files::{create_dir, read_limited, write_atomic};
-use prudence_data::{Dataset, Episode, Store};
+use prudence_core::clock::Stopwatch;
+use prudence_data::files::{create_dir, lock, read_json, read_limited, write_atomic, write_json};
+use prudence_data::{Dataset, Segments, Store};
 use prudence_nn::Cpu;
 use prudence_safety::quality::predictions;
-use prudence_safety::{Quality, SafetyModel, Scorer};
+use prudence_safety::{Fit, Quality, SafetyModel, Scorer};
 use serde::{Deserialize, Serialize};
 
 use crate::error::InFile as _;
 use crate::folder::{model_file, quality_file};
 use crate::session::Session;
-use crate::{Error, Task};
+use crate::{Error, Task, fit_checkpoint, footprint};
+
+const MAX_QUALITY_BYTES: u64 = 1 << 30;
+/// Seconds between two saved states of a fit.
+const SAVE_EVERY: f64 = 30.0;
 
 /// The data of a fitted model, and its quality.
 ///
@@ -58,51 +63,98 @@ pub fn fit(
     seed: u64,
     session: &Session,
 ) -> Result<(SafetyModel, Fitted), Error> {
-    let (model_path, quality_path) = (model_file(out), quality_file(out));
-    if model_path.is_file() && quality_path.is_file() {
-        let quality = serde_json::from_slice(&read_limited(&quality_path, 1 << 30)?)
-            .map_err(|e| Error::content(&quality_path, e.to_string()))?;
-        return Ok((load_model(&model_path)?, quality));
+    if let Some(fitted) = read_fit(out)? {
+        return Ok(fitted);
     }
     check_stores(task, stores)?;
+    create_dir(out)?;
+    let _lock = lock(&out.join(".lock"))?;
+    let data = Dataset::decode(stores, out)?;
+    fit_to(task, &data, out, seed, session)
+}
+
+/// The model and its quality, if a fit has written both.
+fn read_fit(out: &Path) -> Result<Option<(SafetyModel, Fitted)>, Error> {
+    let (model, quality) = (model_file(out), quality_file(out));
+    let complete = model.is_file() && quality.is_file();
+    complete.then(|| Ok((load_model(&model)?, read_json(&quality, MAX_QUALITY_BYTES)?))).transpose()
+}
+
+/// Fits a model to the labels of decoded stores. An interrupted fit continues from its state in `out`.
+pub(crate) fn fit_to(
+    task: &Task,
+    data: &Dataset,
+    out: &Path,
+    seed: u64,
+    session: &Session,
+) -> Result<(SafetyModel, Fitted), Error> {
+    if let Some(fitted) = read_fit(out)? {
+        return Ok(fitted);
+    }
     let settings = &task.settings().safety;
-    let data = Dataset::load(stores, settings.held_out, seed)?;
-    let bar = session.progress().begin("safety model", settings.steps as u64);
+    let segments = data.segments(settings.held_out)?;
+    for path in data.torn.iter().chain(&segments.torn) {
+        session.progress().say(&torn_line(path));
+    }
+    let longest = segments.training.iter().map(|segment| segment.end - segment.start).max();
+    footprint::fit(task, longest.unwrap_or(0))?;
+    create_dir(out)?;
+    let setup = setup_hash(task, data, &segments, seed);
     let device = Cpu::<f32>::new();
-    let model = session.pool().install(|| {
-        prudence_safety::fit(
-            &device,
-            &data.episodes,
-            &data.training,
-            task.spec().horizon,
-            settings,
-            seed,
-            |step, loss| {
-                bar.set(step as u64);
-                bar.message(&format!("loss {loss:.4}"));
-            },
-        )
+    let model = session.pool().install(|| -> Result<SafetyModel, Error> {
+        let horizon = task.spec().horizon;
+        let mut fit = Fit::new(&device, &data.episodes, &segments.training, horizon, settings, seed)?;
+        fit_checkpoint::restore(&mut fit, &setup, out)?;
+        let bar = session.progress().begin("safety model", settings.steps as u64);
+        let watch = Stopwatch::start();
+        let mut saved = 0.0;
+        while !fit.done() {
+            if session.stopping() || watch.seconds() - saved > SAVE_EVERY {
+                fit_checkpoint::save(&fit, &setup, out)?;
+                saved = watch.seconds();
+            }
+            if session.stopping() {
+                return Err(Error::Stopped);
+            }
+            fit.step()?;
+            bar.set(fit.steps() as u64);
+            bar.message(&format!("loss {:.4}", fit.loss()));
+        }
+        Ok(fit.model()?)
     })?;
     let model = Arc::new(model);
     let scorer = Scorer::new(&device, std::slice::from_ref(&model), task.settings().agent.score_floor)?;
-    let predictions = predictions(&scorer, &data.episodes, &data.held_out)?;
+    let predictions = predictions(&scorer, &data.episodes, &segments.held_out)?;
     if predictions.is_empty() {
         session
             .progress()
             .say("warning: no labelled episode is held out, so the model's accuracy is unknown; label more episodes");
     }
-    let labelled: HashSet<usize> = data.training.iter().chain(&data.held_out).map(|segment| segment.episode).collect();
+    let all = segments.training.iter().chain(&segments.held_out);
     let fitted = Fitted {
-        data_episodes: labelled.len() as u64,
-        data_segments: data.labels as u64,
+        data_episodes: all.clone().map(|segment| segment.episode).collect::<HashSet<_>>().len() as u64,
+        data_segments: all.count() as u64,
         held_out: Quality::of(&predictions),
         predictions,
     };
-    create_dir(out)?;
-    let quality = serde_json::to_vec(&fitted).map_err(|e| Error::content(&quality_path, e.to_string()))?;
-    write_atomic(&quality_path, &quality)?;
-    write_atomic(&model_path, &model.to_bytes()?)?;
+    write_json(&quality_file(out), &fitted)?;
+    write_atomic(&model_file(out), &model.to_bytes()?)?;
+    fit_checkpoint::remove(out)?;
     Ok((Arc::unwrap_or_clone(model), fitted))
+}
+
+/// The warning about a log whose last line is incomplete.
+pub(crate) fn torn_line(path: &Path) -> String {
+    format!("warning: {}: the last line is incomplete, as after a crash; it is ignored", path.display())
+}
+
+/// A hash of everything that a fit depends on, except the code.
+fn setup_hash(task: &Task, data: &Dataset, segments: &Segments, seed: u64) -> String {
+    let mut hash = blake3::Hasher::new();
+    let settings = &task.settings().safety;
+    hash.update(format!("{settings:?} {} {seed} {}", task.spec().horizon, data.episodes.fingerprint()).as_bytes());
+    hash.update(format!("{:?}", segments.training).as_bytes());
+    hash.finalize().to_hex().to_string()
 }
 
 /// Reads a safety model from its file, or from the folder that [`fit`] wrote.
@@ -135,14 +187,4 @@ pub fn check_stores(task: &Task, stores: &[PathBuf]) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Reads all episodes of these stores without their signals, as learners see them.
-pub(crate) fn load_episodes(stores: &[PathBuf]) -> Result<Vec<Episode>, Error> {
-    let mut all = Vec::new();
-    for dir in stores {
-        let store = Store::open(dir)?;
-        all.extend(store.read_without_signals(0..store.len())?);
-    }
-    Ok(all)
 }

@@ -9,14 +9,29 @@
 //! | `round-R/ALGO/seed-S/` | an agent: records, checkpoint and, after training, its policy |
 //! | `evaluation.json`, `report.html`, `figures/` | the results of a run |
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use prudence_agent::records::Record;
-use prudence_data::files::{self, create_fresh_dir, read_json_lines, read_limited, write_atomic};
+use prudence_data::files::{self, Lines, Lock, read_json, read_json_lines, read_limited, write_atomic, write_json};
 use prudence_safety::SafetyModel;
 use serde::{Deserialize, Serialize};
 
 use crate::{Algorithm, Error, Task};
+
+const CONFIG: &str = "config.toml";
+const LOCK: &str = ".lock";
+const MAX_FILE_BYTES: u64 = 16 << 20;
+pub(crate) const MAX_RECORD_BYTES: u64 = 1 << 30;
+
+/// `command.json`
+#[derive(Serialize, Deserialize)]
+struct Command {
+    #[serde(flatten)]
+    invocation: Invocation,
+    /// The BLAKE3 hashes of the settings and of the files that they name.
+    files: BTreeMap<String, String>,
+}
 
 /// The command that created a folder, so that `resume` can continue it.
 ///
@@ -63,36 +78,55 @@ impl RunFolder {
         Self { root: root.to_owned() }
     }
 
-    /// Creates a folder with a task's settings, copies of the files that they name, and the model to start from. A
-    /// folder that already exists must be empty. The task that is returned uses the copies.
-    pub fn create(
+    /// Creates a folder with a task's settings, copies of the files that they name, and the model to start from, and
+    /// locks it. A folder that already exists must be empty, or left behind by a process that was killed in here. The
+    /// task that is returned uses the copies.
+    pub(crate) fn create(
         root: &Path,
         task: &Task,
         invocation: &Invocation,
         model: Option<&SafetyModel>,
-    ) -> Result<(Self, Task), Error> {
+    ) -> Result<(Self, Task, Lock), Error> {
         let mut settings = task.settings().clone();
         let mut copies = Vec::new();
         for file in settings.env.files() {
-            copies.push((file.copy, read_limited(Path::new(&*file.path), 16 << 20)?));
+            copies.push((file.copy, read_limited(Path::new(&*file.path), MAX_FILE_BYTES)?));
             *file.path = file.copy.to_owned();
         }
-        create_fresh_dir(root)?;
+        copies.push((CONFIG, settings.to_toml()?.into_bytes()));
         let folder = Self::at(root);
+        Self::check_free(root)?;
+        files::create_dir(root)?;
+        let lock = folder.lock()?;
+        Self::check_free(root)?; // another process may have been faster
+        let mut hashes = BTreeMap::new();
         for (name, bytes) in &copies {
             write_atomic(&root.join(name), bytes)?;
+            hashes.insert((*name).to_owned(), blake3::hash(bytes).to_string());
         }
-        write_atomic(&folder.config(), settings.to_toml()?.as_bytes())?;
         if let Some(model) = model {
             folder.write_model(0, model)?;
         }
-        let text = serde_json::to_vec_pretty(invocation).map_err(|e| Error::content(root, e.to_string()))?;
-        write_atomic(&folder.command(), &text)?;
-        let task = if copies.is_empty() { task.clone() } else { Task::open(root)? };
-        Ok((folder, task))
+        write_json(&folder.command(), &Command { invocation: invocation.clone(), files: hashes })?;
+        let task = if copies.len() == 1 { task.clone() } else { Task::open(root)? };
+        Ok((folder, task, lock))
     }
 
-    /// Opens a folder and reads which command created it.
+    /// Refuses a folder that cannot become that of a new run: it may be missing, empty, or left behind by a process that
+    /// was killed while it created the folder.
+    fn check_free(root: &Path) -> Result<(), Error> {
+        let found = if root.exists() { files::list(root)? } else { Vec::new() };
+        let is = |path: &PathBuf, name: &str| path.file_name().is_some_and(|found| found == name);
+        let left_behind = found.iter().any(|path| is(path, LOCK))
+            && found.iter().all(|path| is(path, "round-0") || !(path.is_dir() || is(path, "command.json")));
+        if found.is_empty() || left_behind {
+            Ok(())
+        } else {
+            Err(prudence_data::Error::NotFresh { path: root.to_owned() }.into())
+        }
+    }
+
+    /// Opens a folder, reads which command created it, and verifies its copies of settings and files.
     pub fn open(root: &Path) -> Result<(Self, Invocation), Error> {
         let folder = Self::at(root);
         if !root.exists() {
@@ -106,10 +140,19 @@ impl RunFolder {
                 Err(_) => Error::content(root, "not a run's folder (it has no command.json)"),
             });
         }
-        let command = folder.command();
-        let invocation = serde_json::from_slice(&read_limited(&command, 1 << 20)?)
-            .map_err(|e| Error::content(&command, e.to_string()))?;
+        let Command { invocation, files } = read_json(&folder.command(), MAX_FILE_BYTES)?;
+        for (name, hash) in files {
+            let path = root.join(name);
+            if blake3::hash(&read_limited(&path, MAX_FILE_BYTES)?).to_string() != hash {
+                return Err(Error::Changed { path });
+            }
+        }
         Ok((folder, invocation))
+    }
+
+    /// Keeps other processes from writing the folder, until the lock is dropped or this process ends.
+    pub(crate) fn lock(&self) -> Result<Lock, Error> {
+        Ok(files::lock(&self.root.join(LOCK))?)
     }
 
     /// The next free `runs/<task>-<n>`. Characters of the task's name that file names should not have become `-`.
@@ -126,7 +169,12 @@ impl RunFolder {
 
     /// The file with the task and all settings, `config.toml`.
     pub fn config(&self) -> PathBuf {
-        self.root.join("config.toml")
+        self.root.join(CONFIG)
+    }
+
+    /// Whether the folder was created completely.
+    pub(crate) fn is_created(&self) -> bool {
+        self.command().is_file()
     }
 
     fn command(&self) -> PathBuf {
@@ -143,9 +191,26 @@ impl RunFolder {
         self.root.join("report.html")
     }
 
+    /// When, where and by which program the run was made, `sessions.jsonl`.
+    pub fn sessions(&self) -> PathBuf {
+        self.root.join("sessions.jsonl")
+    }
+
     /// The folder with the report's figures.
     pub fn figures(&self) -> PathBuf {
         self.root.join("figures")
+    }
+
+    /// The folder of a replica, which is named after its first seed.
+    pub fn replica(&self, seed: u64) -> Self {
+        Self { root: self.root.join(format!("replica-{seed}")) }
+    }
+
+    /// The folders of the replicas, in the order of their seeds; none in the folder of a single run.
+    pub fn replicas(&self) -> Result<Vec<Self>, Error> {
+        let mut seeds: Vec<u64> = numbered(&self.root, "replica-")?;
+        seeds.sort_unstable();
+        Ok(seeds.into_iter().map(|seed| self.replica(seed)).collect())
     }
 
     fn round(&self, round: usize) -> PathBuf {
@@ -180,21 +245,35 @@ impl RunFolder {
         AgentFolder { algorithm, seed, round, dir }
     }
 
-    /// The agents in the folder, by algorithm and seed, each from the last round with its algorithm.
+    /// The agents in the folder, by algorithm and seed, each from the last round with its algorithm; those of all
+    /// replicas, if there are any.
     pub fn agents(&self) -> Result<Vec<AgentFolder>, Error> {
+        let mut found = self.own_agents()?;
+        for replica in self.replicas()? {
+            found.extend(replica.own_agents()?);
+        }
+        found.sort_by_key(|agent| agent.algorithm);
+        if found.is_empty() { Err(Error::content(&self.root, "no trained agents in this folder")) } else { Ok(found) }
+    }
+
+    fn own_agents(&self) -> Result<Vec<AgentFolder>, Error> {
         let rounds = (0..).take_while(|round| self.round(*round).is_dir()).count();
         let mut found = Vec::new();
         for algorithm in Algorithm::ALL {
             let place = |round: usize| self.round(round).join(algorithm.name());
             let Some(round) = (0..rounds).rev().find(|round| place(*round).is_dir()) else { continue };
-            let place = place(round);
-            let seed = |path: &PathBuf| path.file_name()?.to_str()?.strip_prefix("seed-")?.parse().ok();
-            let mut seeds: Vec<u64> = files::list(&place)?.iter().filter_map(seed).collect();
+            let mut seeds: Vec<u64> = numbered(&place(round), "seed-")?;
             seeds.sort_unstable();
             found.extend(seeds.into_iter().map(|seed| self.agent(round, algorithm, seed)));
         }
-        if found.is_empty() { Err(Error::content(&self.root, "no trained agents in this folder")) } else { Ok(found) }
+        Ok(found)
     }
+}
+
+/// The numbers after `prefix` in the names of the files in a folder.
+fn numbered(folder: &Path, prefix: &str) -> Result<Vec<u64>, Error> {
+    let number = |path: &PathBuf| path.file_name()?.to_str()?.strip_prefix(prefix)?.parse().ok();
+    Ok(files::list(folder)?.iter().filter_map(number).collect())
 }
 
 /// The file of a safety model in its folder.
@@ -271,6 +350,7 @@ impl AgentFolder {
 
     /// Reads the training records.
     pub fn records(&self) -> Result<Vec<Record>, Error> {
-        Ok(read_json_lines(&self.metrics(), 1 << 30)?)
+        let Lines { values, torn } = read_json_lines(&self.metrics(), MAX_RECORD_BYTES)?;
+        if torn { Err(Error::Torn { path: self.metrics() }) } else { Ok(values) }
     }
 }

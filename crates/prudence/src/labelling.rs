@@ -1,11 +1,12 @@
 //! Labels stored episodes, by a rule or from a table.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use prudence_core::clock;
 use prudence_core::random::stream;
-use prudence_data::{LabelLog, Rule, Store, find_stores, import_csv, label_by_rule, label_path, latest};
+use prudence_data::{LabelLog, Rule, ScratchFile, Store, find_stores, import_csv, label_by_rule, label_path, latest};
 use serde::Serialize;
 
 use crate::{Error, Task};
@@ -45,10 +46,10 @@ impl Labeller {
 /// The result of [`label`].
 ///
 /// ```
-/// let labelled = prudence::Labelled { episodes: 10, safe: 4, labels: 40 };
+/// let labelled = prudence::Labelled { episodes: 10, safe: 4, labels: 40, ..prudence::Labelled::default() };
 /// println!("{} of {} episodes are safe", labelled.safe, labelled.episodes);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Labelled {
     /// The number of episodes that were labelled.
     pub episodes: u64,
@@ -56,6 +57,16 @@ pub struct Labelled {
     pub safe: u64,
     /// The number of new labels, including those of segments.
     pub labels: u64,
+    /// Files whose last line is incomplete, as after a crash; the line does not count.
+    #[serde(skip)]
+    pub torn: Vec<PathBuf>,
+}
+
+impl Labelled {
+    /// What is wrong with the labels if all of them are the same: nothing can be learned from them.
+    pub fn one_sided(&self) -> Option<String> {
+        one_sided(self.episodes, self.safe)
+    }
 }
 
 /// Finds the stores in folders: each folder itself, or those directly below it. A folder without a store is an error.
@@ -84,6 +95,7 @@ pub fn label(dir: &Path, labeller: &Labeller) -> Result<Labelled, Error> {
     for path in &stores {
         let store = Store::open(path)?;
         let mut log = LabelLog::open(&label_path(path))?;
+        total.torn.extend(store.torn().into_iter().chain(log.torn()));
         let before = log.labels().len();
         total.episodes += match labeller {
             Labeller::Rule { rule: text, extra_starts, seed } => {
@@ -103,9 +115,44 @@ pub fn label(dir: &Path, labeller: &Labeller) -> Result<Labelled, Error> {
     Ok(total)
 }
 
+/// The number of episodes whose labels are appended together.
+const CHUNK: usize = 1000;
+
+/// Episodes that a rule labels: their lengths and signals.
+pub(crate) trait Signals {
+    fn lengths(&self) -> Vec<u32>;
+    fn signals(&self, episodes: Range<usize>) -> Result<Vec<Vec<f64>>, Error>;
+}
+
+impl Signals for Store {
+    fn lengths(&self) -> Vec<u32> {
+        self.lengths().to_vec()
+    }
+
+    fn signals(&self, episodes: Range<usize>) -> Result<Vec<Vec<f64>>, Error> {
+        Ok(self.read_signals(episodes.start as u64..episodes.end as u64)?)
+    }
+}
+
+/// The episodes of one store in decoded stores.
+pub(crate) struct OfStore<'a> {
+    pub episodes: &'a ScratchFile,
+    pub indices: Range<usize>,
+}
+
+impl Signals for OfStore<'_> {
+    fn lengths(&self) -> Vec<u32> {
+        self.episodes.lengths(self.indices.clone())
+    }
+
+    fn signals(&self, episodes: Range<usize>) -> Result<Vec<Vec<f64>>, Error> {
+        Ok(episodes.map(|e| self.episodes.signals(self.indices.start + e)).collect::<Result<_, _>>()?)
+    }
+}
+
 /// Labels the episodes that the rule has not labelled yet and returns their number.
 pub(crate) fn by_rule(
-    store: &Store,
+    episodes: &impl Signals,
     log: &mut LabelLog,
     rule: &Rule,
     extra_starts: usize,
@@ -114,19 +161,38 @@ pub(crate) fn by_rule(
     let by = format!("rule: {}", rule.text());
     let known: HashSet<u64> =
         latest(log.labels()).into_iter().filter(|l| l.by == by && l.start == 0).map(|l| l.episode).collect();
-    let when = clock::timestamp();
+    let (when, lengths) = (clock::timestamp(), episodes.lengths());
     let mut labelled = 0;
-    for shard in store.shards().collect::<Vec<_>>() {
+    for first in (0..lengths.len()).step_by(CHUNK) {
+        let chunk = first..lengths.len().min(first + CHUNK);
+        if chunk.clone().all(|id| known.contains(&(id as u64))) {
+            continue;
+        }
         let mut labels = Vec::new();
-        for (id, episode) in shard.clone().zip(store.read(shard)?) {
+        for (id, signals) in chunk.clone().zip(episodes.signals(chunk)?) {
+            let (steps, id) = (lengths[id] as usize, id as u64);
             if !known.contains(&id) {
                 let rng = &mut stream(seed, "segments", id);
                 // The label of the whole episode comes last: if it is in the log, so are those of the segments.
-                labels.extend(label_by_rule(rule, id, &episode, extra_starts, rng, &when).into_iter().rev());
+                labels.extend(label_by_rule(rule, id, &signals, steps, extra_starts, rng, &when).into_iter().rev());
                 labelled += 1;
             }
         }
         log.append(&labels)?;
     }
     Ok(labelled)
+}
+
+/// What is wrong with labels that are all the same, if they are.
+pub(crate) fn one_sided(episodes: u64, safe: u64) -> Option<String> {
+    let (verdict, remedy) = match safe {
+        _ if episodes == 0 => return None,
+        0 => ("unsafe", "less strict, or collect episodes that behave differently"),
+        safe if safe == episodes => ("safe", "stricter, or collect for longer"),
+        _ => return None,
+    };
+    Some(format!(
+        "all {episodes} labelled episodes are {verdict}, so there is nothing to tell apart: check the rule against the \
+         signals, make it {remedy}"
+    ))
 }

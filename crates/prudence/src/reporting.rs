@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use prudence_data::files::{create_dir, read_limited, write_atomic};
+use prudence_data::files::{create_dir, read_limited, write_atomic, write_json};
 use prudence_nn::Cpu;
 use prudence_report::figure::{self, Curve, Figure, Label, MultiplierCurve, Path as DrawnPath};
 use prudence_report::html::Report;
@@ -10,6 +10,7 @@ use prudence_report::records::{AlgoResult, Evaluation, ModelQuality, Round, Seed
 use prudence_safety::{Quality, Scorer};
 
 use crate::folder::RunFolder;
+use crate::provenance::{self, Working};
 use crate::run::{Outcome, RoundResult, Tested};
 use crate::{Algorithm, Error, Task, TestEpisode};
 
@@ -27,6 +28,8 @@ pub(crate) fn result(algorithm: Algorithm, steps: u64, agents: &[&Tested]) -> Al
         agents.iter().map(one).collect()
     };
     let mut result = AlgoResult::from_seeds(algorithm.name(), steps, &seeds(|agent| &agent.tests));
+    let own = Quality::of(&own_predictions(agents));
+    result.model_accuracy = (own.episodes > 0).then_some(own.accuracy);
     let tests = || agents.iter().flat_map(|agent| &agent.tests);
     result.steps_kept = Some(tests().map(|t| t.steps_kept).sum::<f64>() / tests().count() as f64);
     if agents.iter().all(|agent| !agent.sampled.is_empty()) {
@@ -38,8 +41,18 @@ pub(crate) fn result(algorithm: Algorithm, steps: u64, agents: &[&Tested]) -> Al
 }
 
 /// The model's log P(safe) of each episode, and the truth.
-fn own_predictions(agents: &[&Tested]) -> Vec<(f64, bool)> {
+pub(crate) fn own_predictions(agents: &[&Tested]) -> Vec<(f64, bool)> {
     agents.iter().flat_map(|agent| &agent.tests).filter_map(|t| Some((t.log_prob()?, t.safe))).collect()
+}
+
+/// A share in percent, or `no cases` if it is one of nothing.
+///
+/// ```
+/// assert_eq!(prudence::percent(0.9), "90.0 %");
+/// assert_eq!(prudence::percent(f64::NAN), "no cases");
+/// ```
+pub fn percent(share: f64) -> String {
+    if share.is_nan() { "no cases".to_owned() } else { format!("{:.1} %", 100.0 * share) }
 }
 
 fn probabilities(predictions: &[(f64, bool)]) -> Vec<(f64, bool)> {
@@ -124,13 +137,15 @@ fn curves(dirs: &[impl AsRef<Path>]) -> Result<(Vec<Curve>, Vec<MultiplierCurve>
     let mut learning: Vec<Curve> = Vec::new();
     let mut multipliers: Vec<MultiplierCurve> = Vec::new();
     for dir in dirs {
-        for agent in RunFolder::at(dir.as_ref()).agents()? {
+        let agents = RunFolder::at(dir.as_ref()).agents()?;
+        let rounds = agents.iter().map(|agent| agent.round + 1).max().unwrap_or(0);
+        for agent in agents {
             let algorithm = agent.algorithm.name().to_owned();
             let run = match dirs.len() {
                 1 => String::new(),
                 _ => dir.as_ref().display().to_string(),
             };
-            let label = Label { algorithm, run };
+            let label = Label { algorithm, run, round: (rounds > 1).then_some(agent.round) };
             let records = agent.records()?;
             let points = records.iter().map(|r| (r.step as f64, r.return_mean, r.safe_share)).collect();
             match learning.iter_mut().find(|c| c.label == label) {
@@ -165,7 +180,12 @@ fn drawn_paths(task: &Task, outcome: &Outcome, last: &RoundResult) -> Result<Opt
         let tests: Vec<_> = agents.iter().flat_map(|agent| agent.tests.iter().take(each)).collect();
         let episodes: Vec<_> = tests.iter().map(|t| &t.episode).collect();
         let paths = tests.iter().zip(scorer.score(&episodes)?).map(|(test, scores)| DrawnPath {
-            xy: test.episode.signals.chunks_exact(width).map(|s| [s[x], s[y]]).collect(),
+            xy: test
+                .start
+                .chunks_exact(width)
+                .chain(test.episode.signals.chunks_exact(width))
+                .map(|s| [s[x], s[y]])
+                .collect(),
             blame: scores.log_prob.iter().map(|l| f64::from(-l)).collect(),
             safe: test.safe,
         });
@@ -174,13 +194,15 @@ fn drawn_paths(task: &Task, outcome: &Outcome, last: &RoundResult) -> Result<Opt
     Ok(Some(figure::paths(scene, &groups)))
 }
 
-/// Writes `evaluation.json`, `figures/*.svg` and `report.html` into the run's folder and returns the results.
-pub(crate) fn write(task: &Task, folder: &RunFolder, outcome: &Outcome) -> Result<Evaluation, Error> {
+/// Writes `evaluation.json`, `figures/*.svg` and `report.html` into a run's folder and returns the results.
+pub(crate) fn write(
+    task: &Task,
+    folder: &RunFolder,
+    outcome: &Outcome,
+    working: &Working<'_>,
+) -> Result<Evaluation, Error> {
     let Some(last) = outcome.rounds.last() else { return Err(Error::content(folder.root(), "the run has no round")) };
     let evaluation = evaluation(task, outcome, last);
-    let path = folder.evaluation();
-    let numbers = serde_json::to_vec_pretty(&evaluation).map_err(|e| Error::content(&path, e.to_string()))?;
-    write_atomic(&path, &numbers)?;
     let target = task.settings().target;
     let (learning, multipliers) = curves(&[folder.root()])?;
     let mut figures = vec![figure::learning_curves(&learning, target)];
@@ -193,21 +215,54 @@ pub(crate) fn write(task: &Task, folder: &RunFolder, outcome: &Outcome) -> Resul
         ("held-out episodes".to_owned(), probabilities(&last.fitted.predictions)),
         ("the agents' own episodes".to_owned(), probabilities(&own)),
     ]));
+    let notes = notes(task, outcome, &evaluation, &multipliers);
+    write_files(folder, &evaluation, &figures, &notes, &provenance::foot(task, folder, working)?)?;
+    Ok(evaluation)
+}
+
+/// The same for a folder of replicas.
+pub(crate) fn write_replicas(
+    task: &Task,
+    folder: &RunFolder,
+    evaluation: &Evaluation,
+    working: &Working<'_>,
+) -> Result<(), Error> {
+    let target = task.settings().target;
+    let (learning, multipliers) = curves(&[folder.root()])?;
+    let figures = [
+        figure::learning_curves(&learning, target),
+        figure::seeds(&evaluation.results, target),
+        figure::rounds(&evaluation.rounds, target),
+        figure::multiplier(&multipliers),
+    ];
+    let notes = ["Each replica has its own report in its folder, with the notes on its agents.".to_owned()];
+    write_files(folder, evaluation, &figures, &notes, &provenance::foot(task, folder, working)?)
+}
+
+fn write_files(
+    folder: &RunFolder,
+    evaluation: &Evaluation,
+    figures: &[Figure],
+    notes: &[String],
+    foot: &str,
+) -> Result<(), Error> {
     create_dir(&folder.figures())?;
-    for figure in &figures {
+    for figure in figures {
         write_atomic(&folder.figures().join(format!("{}.svg", figure.name)), figure.svg.as_bytes())?;
     }
     let settings = read_limited(&folder.config(), 1 << 20)?;
     let report = Report {
-        evaluation: &evaluation,
-        figures: &figures,
+        evaluation,
+        figures,
         config: &String::from_utf8_lossy(&settings),
         commands: &["prudence run config.toml --out again".to_owned(), "# config.toml: the settings above".to_owned()],
         version: env!("CARGO_PKG_VERSION"),
-        notes: &notes(task, outcome, &evaluation, &multipliers),
+        notes,
+        foot,
     };
     write_atomic(&folder.report(), report.to_html().as_bytes())?;
-    Ok(evaluation)
+    // Last, because it marks a replica as complete.
+    Ok(write_json(&folder.evaluation(), evaluation)?)
 }
 
 /// What a reader should know before trusting the numbers.

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use prudence_agent::recorder::Recorder;
+use prudence_core::random::stream;
 use prudence_data::Judge;
 use prudence_env::{Env, Step};
+use rand::RngExt as _;
 use serde_json::Value;
 
 use crate::agent::{Agent, Playing};
@@ -15,10 +17,10 @@ use crate::{Error, Task};
 /// An episode in progress.
 ///
 /// ```
-/// use prudence::{Rollout, Task};
+/// use prudence::{Actions, Rollout, Task};
 ///
 /// let task = Task::named("navigation")?;
-/// let mut rollout = Rollout::with_actions(&task, vec![vec![1.0, 1.0]; 20], 7, None)?;
+/// let mut rollout = Rollout::with_actions(&task, Actions::List(vec![vec![1.0, 1.0]; 20]), 7, None)?;
 /// let mut total = 0.0;
 /// while let Some(step) = rollout.step()? {
 ///     total += step.step.reward;
@@ -27,24 +29,39 @@ use crate::{Error, Task};
 /// # Ok::<(), prudence::Error>(())
 /// ```
 pub struct Rollout {
-    actor: Actor,
+    source: ActionSource,
     judge: Judge,
     steps: usize,
 }
 
-enum Actor {
-    Given { env: Box<dyn Env>, observation: Vec<f64>, actions: std::vec::IntoIter<Vec<f64>> },
+/// The actions of an episode without an agent, in the environment's units.
+///
+/// ```
+/// assert_eq!(prudence::Actions::List(vec![vec![0.5]]), prudence::Actions::List(vec![vec![0.5]]));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub enum Actions {
+    /// These, in order.
+    List(Vec<Vec<f64>>),
+    /// Uniform in the action space.
+    Random,
+    /// As close to zero as the action space allows.
+    Zero,
+}
+
+enum ActionSource {
+    Given { env: Box<dyn Env>, observation: Vec<f64>, actions: Box<dyn Iterator<Item = Vec<f64>> + Send> },
     Agent(Box<Playing>),
 }
 
 /// The outcome of one step.
 ///
 /// ```
-/// use prudence::{Rollout, Task};
+/// use prudence::{Actions, Rollout, Task};
 ///
 /// let task = Task::named("navigation")?;
-/// let mut rollout = Rollout::with_actions(&task, vec![vec![0.0, 0.0]], 7, None)?;
-/// let step = rollout.step()?.expect("one action was given");
+/// let mut rollout = Rollout::with_actions(&task, Actions::Zero, 7, None)?;
+/// let step = rollout.step()?.expect("there is always a next action");
 /// assert_eq!((step.t, step.signals.len()), (1, task.spec().signals.len()));
 /// assert!(step.safe);
 /// # Ok::<(), prudence::Error>(())
@@ -69,7 +86,7 @@ pub struct RolloutStep {
 
 impl Rollout {
     /// Starts the task's environment from a seed, or in a given state, to take these actions.
-    pub fn with_actions(task: &Task, actions: Vec<Vec<f64>>, seed: u64, state: Option<&Value>) -> Result<Self, Error> {
+    pub fn with_actions(task: &Task, actions: Actions, seed: u64, state: Option<&Value>) -> Result<Self, Error> {
         let mut env = task.make_env()?;
         let mut observation = vec![0.0; task.spec().observation.dim()];
         env.reset(seed, &mut observation)?;
@@ -79,8 +96,24 @@ impl Rollout {
             };
             env.set_state(state, &mut observation)?;
         }
-        let actor = Actor::Given { env, observation, actions: actions.into_iter() };
-        Ok(Self { actor, judge: task.rule().judge(), steps: 0 })
+        let space = env.spec().action.clone();
+        let actions: Box<dyn Iterator<Item = Vec<f64>> + Send> = match actions {
+            Actions::List(list) => Box::new(list.into_iter()),
+            Actions::Random => {
+                let mut rng = stream(seed, "rollout", 0);
+                let draw = move || {
+                    let bounds = space.low.iter().zip(&space.high);
+                    bounds.map(|(low, high)| rng.random_range(*low..=*high)).collect()
+                };
+                Box::new(std::iter::repeat_with(draw))
+            }
+            Actions::Zero => {
+                let bounds = space.low.iter().zip(&space.high);
+                Box::new(std::iter::repeat(bounds.map(|(low, high)| 0f64.clamp(*low, *high)).collect()))
+            }
+        };
+        let source = ActionSource::Given { env, observation, actions };
+        Ok(Self { source, judge: task.rule().judge(), steps: 0 })
     }
 
     /// Starts the environment of a trained agent's run from a seed. Actions are the mode of the agent's policy. Also
@@ -92,49 +125,41 @@ impl Rollout {
         let mut playing = agent.play(task.make_env()?)?;
         playing.player.start(seed, playing.scorer.as_ref())?;
         let judge = task.rule().judge();
-        Ok((task, Self { actor: Actor::Agent(Box::new(playing)), judge, steps: 0 }))
+        Ok((task, Self { source: ActionSource::Agent(Box::new(playing)), judge, steps: 0 }))
     }
 
     /// The environment in its current state.
     pub fn env(&self) -> &dyn Env {
-        match &self.actor {
-            Actor::Given { env, .. } => &**env,
-            Actor::Agent(playing) => playing.player.recorder().env(),
+        match &self.source {
+            ActionSource::Given { env, .. } => &**env,
+            ActionSource::Agent(playing) => playing.player.recorder().env(),
         }
     }
 
     fn env_mut(&mut self) -> &mut dyn Env {
-        match &mut self.actor {
-            Actor::Given { env, .. } => &mut **env,
-            Actor::Agent(playing) => playing.player.env_mut(),
+        match &mut self.source {
+            ActionSource::Given { env, .. } => &mut **env,
+            ActionSource::Agent(playing) => playing.player.env_mut(),
         }
     }
 
     /// The latest observation.
     pub fn observation(&self) -> &[f64] {
-        match &self.actor {
-            Actor::Given { observation, .. } => observation,
-            Actor::Agent(playing) => playing.player.recorder().observation(),
-        }
-    }
-
-    /// The number of given actions that have not been taken.
-    pub fn actions_left(&self) -> usize {
-        match &self.actor {
-            Actor::Given { actions, .. } => actions.len(),
-            Actor::Agent(_) => 0,
+        match &self.source {
+            ActionSource::Given { observation, .. } => observation,
+            ActionSource::Agent(playing) => playing.player.recorder().observation(),
         }
     }
 
     /// Takes the next step; `None` if there are no more given actions.
     pub fn step(&mut self) -> Result<Option<RolloutStep>, Error> {
-        let (action, step) = match &mut self.actor {
-            Actor::Given { env, observation, actions } => {
+        let (action, step) = match &mut self.source {
+            ActionSource::Given { env, observation, actions } => {
                 let Some(action) = actions.next() else { return Ok(None) };
                 let step = env.step(&action, observation)?;
                 (action, step)
             }
-            Actor::Agent(playing) => {
+            ActionSource::Agent(playing) => {
                 let Playing { player, scorer } = &mut **playing;
                 let step = player.step(scorer.as_ref(), None)?;
                 let recorder: &Recorder = player.recorder();

@@ -9,17 +9,20 @@ use std::sync::Arc;
 
 use prudence_agent::population::Population;
 use prudence_core::random::subseed;
-use prudence_data::{LabelLog, Store, label_path};
+use prudence_data::{Dataset, Label, LabelLog, Rule, label_path};
 use prudence_nn::Cpu;
 use prudence_report::records::Evaluation;
-use prudence_safety::SafetyModel;
+use prudence_safety::{Quality, SafetyModel};
 
 use crate::collecting::{collect_in, model_of, train_in};
-use crate::fitting::{Fitted, fit, load_episodes};
+use crate::fitting::{Fitted, fit_to};
 use crate::folder::{Invocation, RunFolder};
+use crate::labelling::OfStore;
+use crate::provenance::Working;
+use crate::reporting::{own_predictions, percent};
 use crate::session::Session;
 use crate::training::{Data, Job, jobs, train_all};
-use crate::{Algorithm, Error, Task, TestEpisode, labelling, reporting};
+use crate::{Algorithm, Error, Estimate, Task, TestEpisode, footprint, labelling, replicas, reporting};
 
 /// The number of the first final test episode: its starts differ from those of tests during training.
 const FINAL_TESTS: u64 = 1 << 32;
@@ -34,6 +37,19 @@ pub(crate) struct Tested {
     pub tests: Vec<TestEpisode>,
     /// The same number of episodes with sampled actions.
     pub sampled: Vec<TestEpisode>,
+}
+
+impl Tested {
+    /// The same episodes, judged by another rule.
+    pub(crate) fn judged_by(&self, rule: &Rule) -> Self {
+        let judged = |tests: &[TestEpisode]| -> Vec<TestEpisode> {
+            tests
+                .iter()
+                .map(|t| TestEpisode::new(t.episode.clone(), t.start.clone(), t.log_probs.clone(), rule))
+                .collect()
+        };
+        Self { tests: judged(&self.tests), sampled: judged(&self.sampled), ..*self }
+    }
 }
 
 /// One round: its safety model and the agents trained with it.
@@ -66,7 +82,11 @@ pub(crate) struct Outcome {
 /// ```
 pub fn run(task: &Task, dir: &Path, session: &Session) -> Result<Evaluation, Error> {
     task.check_warm_up("collect.steps", task.settings().collect.steps)?;
-    let (folder, task) = RunFolder::create(dir, task, &Invocation::Run, None)?;
+    check_memory(task, session)?;
+    let (folder, task, _lock) = RunFolder::create(dir, task, &Invocation::Run, None)?;
+    if session.progress().is_watched() {
+        session.progress().say(&format!("{}: {}", dir.display(), Estimate::of(&task, session)?));
+    }
     run_in(&task, &folder, session)
 }
 
@@ -97,6 +117,7 @@ pub enum Resumed {
 /// [`Task::open`], or for a program's own environment the task that the folder was created with.
 pub fn resume(task: &Task, dir: &Path, session: &Session) -> Result<Resumed, Error> {
     let (folder, invocation) = RunFolder::open(dir)?;
+    let _lock = folder.lock()?;
     match invocation {
         Invocation::Run => Ok(Resumed::Run(Box::new(run_in(task, &folder, session)?))),
         Invocation::Collect => Ok(Resumed::Collect(collect_in(task, &folder, session)?)),
@@ -107,9 +128,23 @@ pub fn resume(task: &Task, dir: &Path, session: &Session) -> Result<Resumed, Err
     }
 }
 
-fn run_in(task: &Task, folder: &RunFolder, session: &Session) -> Result<Evaluation, Error> {
+/// Refuses settings under which any stage would not fit into memory.
+fn check_memory(task: &Task, session: &Session) -> Result<(), Error> {
+    let settings = task.settings();
+    let run = &settings.run;
+    let agents = session.agents(run.replicas * run.seeds * run.algo.len() as u64);
+    footprint::training(task, &run.algo, agents, run.replicas.min(agents as u64) * run.seeds * settings.collect.steps)?;
+    footprint::fit(task, task.spec().horizon)
+}
+
+/// Runs what has not been done yet, in a folder that is locked.
+pub(crate) fn run_in(task: &Task, folder: &RunFolder, session: &Session) -> Result<Evaluation, Error> {
+    let working = Working::on(folder, session);
+    if task.settings().run.replicas > 1 {
+        return replicas::run(task, folder, session, &working);
+    }
     let outcome = Rounds { task, folder, session }.run()?;
-    reporting::write(task, folder, &outcome)
+    reporting::write(task, folder, &outcome, &working)
 }
 
 struct Rounds<'a> {
@@ -119,42 +154,57 @@ struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    /// Does whatever has not been done yet.
+    /// Runs the stages that have not been completed yet.
     fn run(&self) -> Result<Outcome, Error> {
         let settings = self.task.settings();
         let algorithms = settings.run.algo.iter().copied();
         let safe_algorithms: Vec<_> = algorithms.filter(|a| a.constraint().is_some()).collect();
-        let none = Data::none(self.task)?;
+        let none = Data::new(self.task, None, None, self.folder.root())?;
         let (collectors, mut new_stores) = self.train(0, &[Algorithm::Sac], settings.collect.steps, &none)?;
-        let mut stores: Vec<PathBuf> = Vec::new();
+        let mut data = Dataset::decode(&new_stores, self.folder.root())?;
         let mut rounds = Vec::new();
         let last = if safe_algorithms.is_empty() { 0 } else { settings.run.rounds };
         for round in 0..=last {
-            for store in &new_stores {
-                let mut log = LabelLog::open(&label_path(store))?;
-                let store = Store::open(store)?;
-                let extra_starts = settings.label.extra_starts;
-                labelling::by_rule(&store, &mut log, self.task.rule(), extra_starts, settings.run.seed)?;
+            if round > 0 {
+                new_stores.iter().try_for_each(|store| data.add(store))?;
             }
-            stores.append(&mut new_stores);
+            self.label(&data, round)?;
             let seed = subseed(settings.run.seed, "fit", round as u64);
-            let (model, fitted) = fit(self.task, &stores, &self.folder.safety(round), seed, self.session)?;
+            let (model, fitted) = fit_to(self.task, &data, &self.folder.safety(round), seed, self.session)?;
             let quality = &fitted.held_out;
             self.session.progress().say(&format!(
-                "round {round}: the safety model is right on {:.1} % of {} held-out episodes ({:.1} % of the safe ones \
-                 called unsafe, {:.1} % of the unsafe ones called safe)",
-                100.0 * quality.accuracy,
+                "round {round}: the safety model is right on {} of {} held-out episodes ({} of the safe ones called \
+                 unsafe, {} of the unsafe ones called safe)",
+                percent(quality.accuracy),
                 quality.episodes,
-                100.0 * quality.safe_called_unsafe,
-                100.0 * quality.unsafe_called_safe
+                percent(quality.safe_called_unsafe),
+                percent(quality.unsafe_called_safe)
             ));
             let model = Arc::new(model);
-            let data = Data::new(self.task, &load_episodes(&stores)?, Some(model.clone()))?;
+            let scored = Data::new(self.task, Some(&data), Some(model.clone()), self.folder.root())?;
             let agents;
-            (agents, new_stores) = self.train(round, &safe_algorithms, settings.train.steps, &data)?;
+            (agents, new_stores) = self.train(round, &safe_algorithms, settings.train.steps, &scored)?;
             rounds.push(RoundResult { model, fitted, agents });
         }
         Ok(Outcome { collectors, rounds })
+    }
+
+    /// Labels the episodes that the rule has not labelled yet.
+    fn label(&self, data: &Dataset, round: usize) -> Result<(), Error> {
+        let settings = self.task.settings();
+        let (mut episodes, mut safe) = (0, 0);
+        for (store, indices) in data.stores() {
+            let of_store = OfStore { episodes: &data.episodes, indices };
+            let mut log = LabelLog::open(&label_path(store))?;
+            labelling::by_rule(&of_store, &mut log, self.task.rule(), settings.label.extra_starts, settings.run.seed)?;
+            let whole = log.labels().iter().filter(|label| label.start == 0);
+            episodes += whole.clone().count() as u64;
+            safe += whole.filter(|label: &&Label| label.safe).count() as u64;
+        }
+        if let Some(problem) = labelling::one_sided(episodes, safe) {
+            self.session.progress().say(&format!("round {round}: warning: {problem}"));
+        }
+        Ok(())
     }
 
     /// Trains and tests every algorithm and seed; also returns the stores of their training episodes.
@@ -185,8 +235,11 @@ impl Rounds<'_> {
             let safe = agent.tests.iter().filter(|t| t.safe).count();
             let mean = agent.tests.iter().map(|t| t.total_reward).sum::<f64>() / n as f64;
             let drawn = agent.sampled.iter().filter(|t| t.safe).count();
+            let own = Quality::of(&own_predictions(&[agent]));
+            let model =
+                if own.episodes == 0 { String::new() } else { format!("; model right on {}", percent(own.accuracy)) };
             self.session.progress().say(&format!(
-                "round {round}: {:14} seed {}: return {mean:8.2}, {safe}/{n} safe ({drawn}/{n} with sampled actions)",
+                "round {round}: {:13} seed {}: return {mean:8.2}, {safe}/{n} safe ({drawn}/{n} sampled){model}",
                 agent.algorithm.name(),
                 agent.seed
             ));

@@ -28,6 +28,11 @@ pub trait Progress: Send + Sync {
         Box::new(Silent)
     }
 
+    /// Whether somebody reads the reports, so that a short measurement for an estimate of the time is worthwhile.
+    fn is_watched(&self) -> bool {
+        false
+    }
+
     /// Reports one line for the user.
     fn say(&self, line: &str) {
         let _ = line;
@@ -67,6 +72,26 @@ pub struct Silent;
 
 impl Progress for Silent {}
 impl Bar for Silent {}
+
+/// Puts a label in front of all progress reports.
+struct Labelled {
+    label: String,
+    progress: Arc<dyn Progress>,
+}
+
+impl Progress for Labelled {
+    fn begin(&self, label: &str, total: u64) -> Box<dyn Bar> {
+        self.progress.begin(&format!("{}: {label}", self.label), total)
+    }
+
+    fn is_watched(&self) -> bool {
+        self.progress.is_watched()
+    }
+
+    fn say(&self, line: &str) {
+        self.progress.say(&format!("{}: {line}", self.label));
+    }
+}
 
 /// The context that commands run in: threads, progress reports and the request to stop.
 ///
@@ -109,8 +134,19 @@ impl Session {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// The same session, whose progress reports begin with `label`.
+    pub(crate) fn labelled(&self, label: &str) -> Self {
+        let progress = Arc::new(Labelled { label: label.to_owned(), progress: self.progress.clone() });
+        Self { progress, ..self.clone() }
+    }
+
     pub(crate) fn progress(&self) -> &dyn Progress {
         &*self.progress
+    }
+
+    /// The number of agents that are in training at a time, of `jobs` in all.
+    pub(crate) fn agents(&self, jobs: u64) -> usize {
+        usize::try_from(jobs).unwrap_or(usize::MAX).min(self.pool.current_num_threads())
     }
 
     pub(crate) fn pool(&self) -> &rayon::ThreadPool {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use prudence_agent::settings::TrainingSettings;
 use prudence_agent::{AgentSettings, Algorithm, MultiplierSettings, TrainSettings};
-use prudence_core::SettingError;
+use prudence_core::{SettingError, nearest};
 use prudence_data::files::read_limited;
 use prudence_env::rddl::BUILTIN;
 use prudence_report::records::Reference;
@@ -79,6 +79,8 @@ pub struct RunSettings {
     pub seeds: u64,
     /// The first seed.
     pub seed: u64,
+    /// The number of whole independent repetitions, each with its own seeds.
+    pub replicas: u64,
     /// The number of final test episodes per seed.
     pub episodes: u64,
     /// How often to repeat labelling, fitting and training with the safe agents' own episodes. 0: the paper's recipe.
@@ -87,7 +89,14 @@ pub struct RunSettings {
 
 impl Default for RunSettings {
     fn default() -> Self {
-        Self { algo: vec![Algorithm::Sac, Algorithm::SafesacH], seeds: 3, seed: 0, episodes: 100, rounds: 2 }
+        Self {
+            algo: vec![Algorithm::Sac, Algorithm::SafesacH],
+            seeds: 3,
+            seed: 0,
+            replicas: 1,
+            episodes: 100,
+            rounds: 2,
+        }
     }
 }
 
@@ -152,11 +161,17 @@ impl TaskSettings {
         self.agent.check()?;
         self.multiplier.check()?;
         self.train.check()?;
-        let RunSettings { seeds, seed, episodes, .. } = self.run;
-        for (key, n) in [("collect.steps", self.collect.steps), ("run.seeds", seeds), ("run.episodes", episodes)] {
+        let RunSettings { seeds, seed, episodes, replicas, .. } = self.run;
+        for (key, n) in [
+            ("collect.steps", self.collect.steps),
+            ("run.seeds", seeds),
+            ("run.episodes", episodes),
+            ("run.replicas", replicas),
+        ] {
             unless(n > 0, key, &n, "must be 1 or more")?;
         }
-        let last = seed.checked_add(seeds).is_some_and(|last| last <= i64::MAX as u64);
+        let last = replicas.checked_mul(seeds).and_then(|all| seed.checked_add(all));
+        let last = last.is_some_and(|last| last <= i64::MAX as u64);
         unless(last, "run.seed", &seed, "must stay below 2^63 for all seeds")
     }
 
@@ -217,9 +232,29 @@ fn typed(table: &Table, origin: &str) -> Result<TaskSettings, Error> {
 fn one_line(error: &toml::de::Error) -> String {
     let words = [("u64", "a whole number, 0 or more"), ("usize", "a whole number, 0 or more"), ("f64", "a number")];
     let message = error.to_string().trim().replace('\n', " ");
-    words.iter().fold(message, |message, (kind, word)| {
+    let message = words.iter().fold(message, |message, (kind, word)| {
         message.replace(&format!("expected {kind}"), &format!("expected {word}"))
-    })
+    });
+    // "struct AgentSettings"
+    let message = match message.split_once("expected struct ") {
+        Some((before, after)) => {
+            format!(
+                "{before}expected a section{}",
+                after.split_once(' ').map_or(String::new(), |(_, rest)| format!(" {rest}"))
+            )
+        }
+        None => message,
+    };
+    meant(&message).unwrap_or(message)
+}
+
+/// For serde's message about an unknown field, the name that was meant in place of all that exist.
+fn meant(message: &str) -> Option<String> {
+    let (given, rest) = message.strip_prefix("unknown field `")?.split_once('`')?;
+    let near = nearest(given, rest.split('`').skip(1).step_by(2))?;
+    let section = message.rsplit_once(" in `").and_then(|(_, section)| section.split_once('`'));
+    let section = section.map_or(String::new(), |(section, _)| format!(" in section `{section}`"));
+    Some(format!("unknown setting `{given}`{section}; did you mean `{near}`?"))
 }
 
 /// Applies `section.key=value` to the table. A value that is not TOML is taken as text.

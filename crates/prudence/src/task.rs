@@ -123,7 +123,8 @@ impl Task {
 
     /// Opens the task of a run's folder.
     pub fn open(run: &Path) -> Result<Self, Error> {
-        Self::from_file(&RunFolder::at(run).config())
+        let (folder, _) = RunFolder::open(run)?; // verifies its files
+        Self::from_file(&folder.config())
     }
 
     /// The name of the task.

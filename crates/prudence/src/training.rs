@@ -12,13 +12,13 @@ use prudence_agent::records::{Record, Timing};
 use prudence_agent::replay::Stored;
 use prudence_core::clock::{Stopwatch, unix_seconds};
 use prudence_core::random::subseed;
-use prudence_data::files::{self, append_json_lines, read_limited, write_atomic};
-use prudence_data::{Episode, Schema, Store};
+use prudence_data::files::{self, Lines, append_json_lines, read_json_lines, write_json_lines};
+use prudence_data::{Dataset, Episode, Schema, Store};
 use prudence_nn::{Cpu, Device};
 use prudence_safety::{SafetyModel, Scorer};
 
 use crate::agent::Agent;
-use crate::folder::AgentFolder;
+use crate::folder::{AgentFolder, MAX_RECORD_BYTES};
 use crate::session::{Bar, Session};
 use crate::tensorboard::EventFile;
 use crate::{Algorithm, Error, Task, checkpoint};
@@ -28,6 +28,7 @@ mod tests;
 
 /// Stored episodes to learn from, shared by all agents that start from them.
 pub(crate) struct Data {
+    device: Cpu<f32>,
     stored: Arc<Stored<Cpu<f32>>>,
     model: Option<Arc<SafetyModel>>,
     /// A hash of the episodes, for [`setup_hash`].
@@ -35,26 +36,28 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// No episodes: for agents that learn only from their own steps.
-    pub(crate) fn none(task: &Task) -> Result<Self, Error> {
-        Self::new(task, &[], None)
-    }
-
-    /// Scores the episodes once for all agents that use this model.
-    pub(crate) fn new(task: &Task, episodes: &[Episode], model: Option<Arc<SafetyModel>>) -> Result<Self, Error> {
-        let device = Cpu::new();
-        let floor = task.settings().agent.score_floor;
-        let scorer =
-            model.as_ref().map(|model| Scorer::new(&device, std::slice::from_ref(model), floor)).transpose()?;
-        let stored = Arc::new(Stored::new(&device, &task.scaling(), scorer.as_ref(), episodes)?);
-        let mut hash = blake3::Hasher::new();
-        for episode in episodes {
-            hash.update(&[u8::from(episode.terminated)]).update(&episode.len().to_le_bytes());
-            for x in [&episode.observations, &episode.actions, &episode.rewards].into_iter().flatten() {
-                hash.update(&x.to_le_bytes());
-            }
-        }
-        Ok(Self { stored, model, hash: hash.finalize().to_hex().to_string() })
+    /// Scores the episodes, if there are any, once for all agents that use this model. The files of replay buffers are
+    /// in `folder`.
+    pub(crate) fn new(
+        task: &Task,
+        data: Option<&Dataset>,
+        model: Option<Arc<SafetyModel>>,
+        folder: &Path,
+    ) -> Result<Self, Error> {
+        let settings = task.settings();
+        let device = if settings.train.replay.in_file() { Cpu::with_columns_in(folder) } else { Cpu::new() };
+        let scorer = |model| Scorer::new(&device, std::slice::from_ref(model), settings.agent.score_floor);
+        let scorer = model.as_ref().map(scorer).transpose()?;
+        let stored = match data {
+            Some(data) => Stored::new(&device, &task.scaling(), scorer.as_ref(), &data.episodes)?,
+            None => Stored::empty(&device, &task.scaling(), scorer.as_ref())?,
+        };
+        Ok(Self {
+            stored: Arc::new(stored),
+            model,
+            hash: data.map(|data| data.episodes.fingerprint()).unwrap_or_default(),
+            device,
+        })
     }
 }
 
@@ -95,7 +98,7 @@ impl Job<'_> {
         };
         let seed_of_round = subseed(seed, "round", round as u64);
         let hash = setup_hash(&setup, &self.data.hash, seed_of_round)?;
-        let mut population = Population::new(&Cpu::new(), setup, &[seed_of_round])?;
+        let mut population = Population::new(&self.data.device, setup, &[seed_of_round])?;
         let label = format!("{} seed {seed}", algorithm.name());
         let bar = session.progress().begin(&label, self.steps);
         let run = OpenRun::open(&mut population, 0, &self.folder, &self.episodes, self.task.name(), hash, bar)?;
@@ -310,15 +313,16 @@ impl OpenRun {
 
 /// Truncates a file of records to its first lines, those written before the checkpoint.
 fn keep_lines(path: &Path, lines: usize) -> Result<(), Error> {
-    let bytes = if path.exists() { read_limited(path, 1 << 30)? } else { Vec::new() };
-    let whole: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).collect();
-    match whole.get(..lines) {
-        Some(kept) => Ok(write_atomic(path, &kept.concat())?),
-        None => {
-            let problem = format!("the file has {} records, but the checkpoint was made after {lines}", whole.len());
-            Err(Error::content(path, problem))
-        }
+    let Lines { mut values, torn } = read_json_lines::<serde_json::Value>(path, MAX_RECORD_BYTES)?;
+    if values.len() < lines {
+        let problem = format!("the file has {} records, but the checkpoint was made after {lines}", values.len());
+        return Err(Error::content(path, problem));
     }
+    if torn || values.len() > lines || !path.exists() {
+        values.truncate(lines);
+        write_json_lines(path, &values)?;
+    }
+    Ok(())
 }
 
 fn schema<D: Device>(population: &Population<D>, task: &str) -> Schema {

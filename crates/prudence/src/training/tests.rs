@@ -80,8 +80,8 @@ fn task() -> Task {
 fn train_in(run: &Path, seeds: &[u64], bar: impl Fn() -> Box<dyn Bar>) {
     let task = task();
     let fit = FitSettings { hidden: 4, encoder: vec![], decoder: vec![8], ..FitSettings::default() };
-    let model = Arc::new(initial_model(&[], 1, 1, 30, &fit, 5));
-    let data = Data::new(&task, &[], Some(model.clone())).unwrap();
+    let model = Arc::new(initial_model::<[Episode]>(&[], &[], [1, 1], 30, &fit, 5).unwrap());
+    let data = Data::new(&task, None, Some(model.clone()), std::path::Path::new(".")).unwrap();
     let setup = Setup {
         algorithm: Algorithm::SafesacH,
         settings: task.settings().training(),

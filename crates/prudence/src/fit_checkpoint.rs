@@ -1,0 +1,78 @@
+//! The state of an interrupted fit, in the folder of the model. It is removed when the model is written.
+
+use std::path::{Path, PathBuf};
+
+use prudence_data::files::{self, read_limited, write_atomic};
+use prudence_data::{Episodes, ScratchFile};
+use prudence_nn::Device;
+use prudence_nn::weights::{Reader, Writer};
+use prudence_safety::{Fit, FitState};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+const FORMAT: &str = "prudence fit 1";
+const HEADER: &str = "prudence";
+const LIMIT: u64 = 4 << 30;
+const PARAMETERS: &str = "parameters";
+const MOMENTS: [&str; 2] = ["first_moments", "second_moments"];
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    format: String,
+    /// The hash of everything that the fit depends on.
+    setup: String,
+    step: usize,
+    numbers: usize,
+}
+
+fn file(out: &Path) -> PathBuf {
+    out.join("fit.safetensors")
+}
+
+/// Saves the state of a fit.
+pub(crate) fn save<D: Device>(fit: &Fit<'_, D, ScratchFile>, setup: &str, out: &Path) -> Result<(), Error> {
+    let FitState { step, parameters, moments } = fit.state()?;
+    let path = file(out);
+    let problem = |problem: String| Error::content(&path, problem);
+    let numbers = parameters.len();
+    let mut weights = Writer::default();
+    weights.tensor(PARAMETERS, &[numbers], &parameters);
+    for (name, moments) in MOMENTS.into_iter().zip(&moments) {
+        weights.tensor(name, &[numbers], moments);
+    }
+    let header = Header { format: FORMAT.into(), setup: setup.into(), step, numbers };
+    weights.metadata(HEADER, serde_json::to_string(&header).map_err(|e| problem(e.to_string()))?);
+    let bytes = weights.finish().map_err(|e| problem(e.to_string()))?;
+    Ok(write_atomic(&path, &bytes)?)
+}
+
+/// Continues from the saved state, if there is one of the same settings and data; one of others is of no use and ignored.
+pub(crate) fn restore<D: Device, E: Episodes + ?Sized>(
+    fit: &mut Fit<'_, D, E>,
+    setup: &str,
+    out: &Path,
+) -> Result<(), Error> {
+    let path = file(out);
+    if !path.exists() {
+        return Ok(());
+    }
+    let bytes = read_limited(&path, LIMIT)?;
+    let problem = |problem: String| Error::content(&path, problem);
+    let weights = Reader::new(&bytes).map_err(|e| problem(e.to_string()))?;
+    let header =
+        weights.metadata(HEADER).ok_or_else(|| problem("not the state of a fit (no prudence header)".into()))?;
+    let header: Header = serde_json::from_str(header).map_err(|e| problem(format!("invalid header: {e}")))?;
+    if header.format != FORMAT || header.setup != setup {
+        return Ok(());
+    }
+    let tensor = |name: &str| weights.tensor::<f32>(name, &[header.numbers]).map_err(|e| problem(e.to_string()));
+    let [first, second] = MOMENTS;
+    let moments = [tensor(first)?, tensor(second)?];
+    Ok(fit.restore(&FitState { step: header.step, parameters: tensor(PARAMETERS)?, moments })?)
+}
+
+/// Removes the saved state.
+pub(crate) fn remove(out: &Path) -> Result<(), Error> {
+    Ok(files::remove(&file(out))?)
+}

@@ -1,0 +1,105 @@
+//! The memory that a training or a fit will need, from its settings, so that a setting with too many zeros is an error
+//! and not a killed process.
+
+use prudence_agent::safesac::{Head, Networks};
+use prudence_data::files::read_limited;
+use prudence_safety::ModelShape;
+
+use crate::{Algorithm, Error, Task};
+
+/// Bytes of a number on a device.
+const NUMBER: u128 = 4;
+
+/// An estimate of the memory for one purpose, with the settings that it depends on.
+struct Part {
+    what: String,
+    bytes: u128,
+}
+
+/// Refuses settings under which `agents` agents at a time, which share `stored` transitions, would not fit into memory.
+pub(crate) fn training(task: &Task, algorithms: &[Algorithm], agents: usize, stored: u64) -> Result<(), Error> {
+    let settings = task.settings();
+    let (agent, train, multiplier) = (&settings.agent, &settings.train, &settings.multiplier);
+    let (s, a) = (task.spec().observation.dim(), task.spec().action.dim());
+    let constrained = algorithms.iter().any(|algorithm| algorithm.constraint().is_some());
+    let memory = if constrained { settings.safety.ensemble * settings.safety.hidden + 1 } else { 0 };
+    let mut heads = vec![Head::reward()];
+    heads.extend(constrained.then(|| Head::safety(agent.score_floor)));
+    let networks = Networks::new(1, s + memory, a, &agent.hidden, heads);
+    let (state, batch, agents) = (u128::from((s + memory) as u64), agent.batch as u128, agents as u128);
+    let critics = networks.critics_per_agent() as u128;
+    // Values, gradients, two moments, and a target network or an average.
+    let parameters =
+        5 * (networks.policy.shape.parameters() as u128 + critics * networks.critics.shape.parameters() as u128);
+    let units: u128 = agent.hidden.iter().map(|n| *n as u128).sum::<u128>() + 2 * a as u128;
+    let update = batch * (2 * units * (1 + critics) + 2 * state + 5 * a as u128 + 8);
+    let estimate = multiplier.batch as u128 * (2 * units + 2 * state + 3 * a as u128);
+    let row = (s + memory + a + 3) as u128;
+    let own = 2 * u128::from(train.steps.min(train.capacity.max(task.spec().horizon) as u64)) * row;
+    let hidden = format!("agent.hidden = {:?}", agent.hidden);
+    let in_memory = if train.replay.in_file() { 0 } else { 1 };
+    check(vec![
+        Part { what: format!("the networks of {agents} agents ({hidden})"), bytes: agents * parameters * NUMBER },
+        Part {
+            what: format!("the updates of {agents} agents (agent.batch = {}, {hidden})", agent.batch),
+            bytes: agents * update * NUMBER,
+        },
+        Part {
+            what: format!("the multipliers' estimates (multiplier.batch = {})", multiplier.batch),
+            bytes: agents * estimate * NUMBER,
+        },
+        Part {
+            what: format!(
+                "the replay buffers of {agents} agents (train.steps = {}, train.capacity = {}; they can be in files: \
+                 train.replay = \"file\")",
+                train.steps, train.capacity
+            ),
+            bytes: in_memory * (agents * own + u128::from(stored) * row) * NUMBER,
+        },
+    ])
+}
+
+/// Refuses settings under which a fit to segments of up to `steps` steps would not fit into memory.
+pub(crate) fn fit(task: &Task, steps: usize) -> Result<(), Error> {
+    let settings = &task.settings().safety;
+    let (s, a) = (task.spec().observation.dim(), task.spec().action.dim());
+    let shape = ModelShape::new(s, a, &settings.encoder, settings.hidden, &settings.decoder);
+    let layers = |sizes: &[usize]| sizes.iter().map(|n| *n as u128).sum::<u128>();
+    // Activations and their gradients of each layer; the gates and the memory of the GRU.
+    let per_step =
+        2 * (layers(&settings.encoder) + layers(&settings.decoder) + (s + a) as u128) + 12 * settings.hidden as u128;
+    let members = settings.ensemble as u128;
+    check(vec![
+        Part {
+            what: format!(
+                "the batches of the fit (safety.batch = {}, safety.ensemble = {members}, segments of up to {steps} steps)",
+                settings.batch
+            ),
+            bytes: members * settings.batch as u128 * steps as u128 * per_step * NUMBER,
+        },
+        Part {
+            what: format!("the safety model (safety.ensemble = {members})"),
+            bytes: 6 * members * shape.parameters() as u128 * NUMBER,
+        },
+    ])
+}
+
+fn check(parts: Vec<Part>) -> Result<(), Error> {
+    let (needed, available) = (parts.iter().map(|part| part.bytes).sum::<u128>(), available());
+    match parts.into_iter().max_by_key(|part| part.bytes) {
+        Some(Part { what, .. }) if needed > u128::from(available) => {
+            Err(Error::TooMuchMemory { what, needed, available })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The memory that the system can give without swapping; where it does not say, half of the address space.
+fn available() -> u64 {
+    let line = |text: String| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+    };
+    let text = read_limited("/proc/meminfo".as_ref(), 1 << 16).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    text.and_then(line).unwrap_or(1 << 62)
+}
