@@ -1,13 +1,16 @@
 //! What a user can do about an error. The libraries' errors state facts; only this module knows flags and commands.
 
-use prudence::{AgentError, EnvError, Error, SafetyError, tasks};
+use prudence::{AgentError, DataError, EnvError, Error, SafetyError, nearest, tasks};
 use prudence_physics::engines::Error as EngineError;
 
 /// The remedy for an error, if there is one.
 pub fn of(error: &Error) -> Option<String> {
     match error {
-        Error::In { source, .. } | Error::Training { source, .. } => of(source),
-        Error::UnknownTask { .. } => {
+        Error::In { source, .. } | Error::Training { source, .. } | Error::Replica { source, .. } => of(source),
+        Error::UnknownTask { name } => {
+            if let Some(near) = nearest(name, tasks::names()) {
+                return Some(format!("did you mean `{near}`?"));
+            }
             let names = tasks::names().collect::<Vec<_>>().join(", ");
             Some(format!("expected one of {names}, or the path of a task file"))
         }
@@ -33,7 +36,10 @@ pub fn of(error: &Error) -> Option<String> {
         Error::Content { problem, .. } if problem.starts_with("no stored episodes") => {
             Some("collect some with `prudence collect`".to_owned())
         }
-        Error::Stopped => Some("continue with `prudence resume`".to_owned()),
+        Error::Data(DataError::NotFresh { .. }) => Some("or continue the run in it with `prudence resume`".to_owned()),
+        Error::Data(DataError::Locked { .. }) => Some("wait until it has finished, or stop it".to_owned()),
+        Error::Changed { .. } => Some("restore it, or start a new run with the changed file".to_owned()),
+        Error::Torn { .. } => Some("continue the run with `prudence resume`, which removes it".to_owned()),
         _ => None,
     }
 }

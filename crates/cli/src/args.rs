@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prudence::Algorithm;
 
@@ -11,7 +12,7 @@ use prudence::Algorithm;
 /// attributes the label to single steps. With it, prudence trains agents that maximise the return while a required
 /// share of their trajectories is safe.
 #[derive(Parser)]
-#[command(version, max_term_width = 80, after_help = "Examples:\n  prudence tasks\n  prudence run navigation")]
+#[command(version = prudence::version(), max_term_width = 80, after_help = "Examples:\n  prudence tasks\n  prudence run navigation")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -25,7 +26,8 @@ pub enum Command {
     /// tests the agents on the true rule, and writes a report. In each further round the agents' own episodes are
     /// labelled too, the model is refitted and new agents are trained.
     #[command(after_help = "Examples:\n  prudence run navigation\n  prudence run navigation --algo all --seeds 10\n  \
-        prudence run navigation --rounds 0 --set train.steps=20000")]
+        prudence run navigation --rounds 0 --set train.steps=20000\n  \
+        prudence run navigation --replicas 5")]
     Run(RunArgs),
     /// List tasks, or show one with all settings
     #[command(after_help = "Examples:\n  prudence tasks\n  prudence tasks navigation")]
@@ -57,19 +59,26 @@ pub enum Command {
     #[command(after_help = "Example:\n  prudence resume runs/navigation-1")]
     Resume(ResumeArgs),
     /// Test trained agents on the true rule, with confidence intervals
-    #[command(after_help = "Example:\n  prudence eval runs/navigation-1 --episodes 1000")]
+    #[command(after_help = "Examples:\n  prudence eval runs/navigation-1 --episodes 1000\n  \
+        prudence eval runs/navigation-1 --rule 'count(in_danger) <= 0'")]
     Eval(EvalArgs),
     /// Plot the training curves of one or more runs
     #[command(after_help = "Example:\n  prudence plot runs/navigation-1 --out curves.svg")]
     Plot(PlotArgs),
     /// Record or draw one episode of given actions or of a trained agent
     ///
-    /// Actions come from a CSV file without a header, with one row per step, in the environment's units. An agent takes
-    /// the mode of its policy; its starts differ from those of `eval`. In pictures the agent is blue while the rule is
-    /// kept and orange once it is violated.
-    #[command(after_help = "Examples:\n  prudence rollout navigation --actions a.csv --out steps.jsonl\n  \
+    /// Actions are random, zero, or come from a CSV file without a header, with one row per step, in the environment's
+    /// units. An agent takes the mode of its policy; its starts differ from those of `eval`. In pictures the agent is
+    /// blue while the rule is kept and orange once it is violated.
+    #[command(after_help = "Examples:\n  prudence rollout navigation --render random.gif\n  \
+        prudence rollout navigation --actions a.csv --out steps.jsonl\n  \
         prudence rollout --agent runs/hopper-1/round-2/safesac-h/seed-0 \\\n    --render hop.gif")]
     Rollout(RolloutArgs),
+    /// Look at stored episodes: summaries, single episodes, damage
+    #[command(subcommand)]
+    #[command(after_help = "Examples:\n  prudence data info episodes\n  prudence data check runs/navigation-1\n  \
+        prudence data show episodes/episodes-seed-0 --episode 7")]
+    Data(DataCommand),
     /// Install the physics engines that some tasks need, or show their status
     ///
     /// The engines are kept in $PRUDENCE_ENGINES, by default in the user's cache folder. They are downloaded with the
@@ -103,6 +112,13 @@ pub struct Settings {
     /// A TOML file with settings that override the task's (repeatable)
     #[arg(long = "config", value_name = "FILE")]
     pub configs: Vec<PathBuf>,
+}
+
+impl Settings {
+    /// Whether nothing is overridden.
+    pub fn is_empty(&self) -> bool {
+        self.sets.is_empty() && self.configs.is_empty()
+    }
 }
 
 /// Options of output and of threads.
@@ -145,6 +161,7 @@ impl AlgoName {
 #[derive(Args)]
 pub struct RunArgs {
     /// The name of a task or the path of a task file
+    #[arg(value_parser = TaskName, hide_possible_values = true)]
     pub task: String,
     /// The folder of the run; must not exist [default: runs/TASK-N, with the next free N]
     #[arg(long, value_name = "DIR")]
@@ -152,12 +169,15 @@ pub struct RunArgs {
     /// Algorithms to train and test, separated by commas [default: the task's, sac,safesac-h]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub algo: Vec<AlgoName>,
-    /// Seeds per algorithm
+    /// Seeds per algorithm [default: the task's, or 1 with --replicas]
     #[arg(long, value_name = "K")]
     pub seeds: Option<u64>,
     /// The first seed
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
+    /// Independent repetitions of the whole run, each in its own folder
+    #[arg(long, value_name = "R")]
+    pub replicas: Option<u64>,
     /// Test episodes per seed
     #[arg(long, value_name = "N")]
     pub episodes: Option<u64>,
@@ -173,6 +193,7 @@ pub struct RunArgs {
 #[derive(Args)]
 pub struct TasksArgs {
     /// The task to show; without it, all tasks are listed
+    #[arg(value_parser = TaskName, hide_possible_values = true)]
     pub task: Option<String>,
     /// Print as JSON
     #[arg(long)]
@@ -182,6 +203,7 @@ pub struct TasksArgs {
 #[derive(Args)]
 pub struct CollectArgs {
     /// The name of a task or the path of a task file
+    #[arg(value_parser = TaskName, hide_possible_values = true)]
     pub task: String,
     /// Environment steps [default: the task's]
     #[arg(long, value_name = "N")]
@@ -206,21 +228,22 @@ pub struct LabelArgs {
     /// A folder of stored episodes
     pub dir: PathBuf,
     /// Label by the rule of this task [default: the task of the episodes]
-    #[arg(long, conflicts_with_all = ["rule", "from"])]
+    #[arg(long, conflicts_with = "from", value_parser = TaskName, hide_possible_values = true)]
     pub task: Option<String>,
     /// Label by this rule
     #[arg(long, value_name = "EXPR", conflicts_with = "from")]
     pub rule: Option<String>,
     /// Take the labels from this table
-    #[arg(long, value_name = "FILE.csv")]
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["sets", "configs", "seed"])]
     pub from: Option<PathBuf>,
     /// The seed for drawing the segments that start later
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
     #[command(flatten)]
     pub settings: Settings,
-    #[command(flatten)]
-    pub common: Common,
+    /// Print the result as JSON to stdout
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -232,7 +255,7 @@ pub struct FitArgs {
     #[arg(long, value_name = "MODEL")]
     pub out: PathBuf,
     /// The task [default: the task of the episodes]
-    #[arg(long)]
+    #[arg(long, value_parser = TaskName, hide_possible_values = true)]
     pub task: Option<String>,
     /// The seed of the train/held-out split, the initial weights and the batches
     #[arg(long, value_name = "S", default_value_t = 0)]
@@ -246,6 +269,7 @@ pub struct FitArgs {
 #[derive(Args)]
 pub struct TrainArgs {
     /// The name of a task or the path of a task file
+    #[arg(value_parser = TaskName, hide_possible_values = true)]
     pub task: String,
     /// The algorithm to train
     #[arg(long)]
@@ -289,11 +313,44 @@ pub struct EvalArgs {
     /// Sample actions from the policy instead of taking its mode
     #[arg(long)]
     pub sampled: bool,
+    /// Judge the same episodes by this rule, too (repeatable)
+    #[arg(long, value_name = "EXPR")]
+    pub rule: Vec<String>,
     /// The number of the first test episode, which determines the starts
     #[arg(long, value_name = "I", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1 << 40))]
     pub first: u64,
     #[command(flatten)]
     pub common: Common,
+}
+
+/// How `rollout` chooses actions without a file or an agent.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum PolicyName {
+    /// Uniform in the action space
+    Random,
+    /// As close to zero as the action space allows
+    Zero,
+}
+
+/// The name of a task or the path of a task file. Any text is accepted; shells complete the names.
+#[derive(Clone)]
+pub struct TaskName;
+
+impl TypedValueParser for TaskName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(prudence::tasks::names().map(PossibleValue::new)))
+    }
 }
 
 /// A figure to draw.
@@ -313,6 +370,9 @@ pub struct PlotArgs {
     /// The file to write
     #[arg(long, value_name = "FILE.svg")]
     pub out: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
     /// The figure to draw
     #[arg(long, default_value = "learning-curves")]
     pub figure: FigureName,
@@ -321,13 +381,16 @@ pub struct PlotArgs {
 #[derive(Args)]
 pub struct RolloutArgs {
     /// The name of a task or the path of a task file
-    #[arg(required_unless_present = "agent", requires = "actions")]
+    #[arg(required_unless_present = "agent", value_parser = TaskName, hide_possible_values = true)]
     pub task: Option<String>,
     /// The actions: CSV without a header, one row per step
     #[arg(long, value_name = "FILE.csv", requires = "task")]
     pub actions: Option<PathBuf>,
+    /// How actions are chosen without --actions and --agent [default: random]
+    #[arg(long, requires = "task", conflicts_with = "actions")]
+    pub policy: Option<PolicyName>,
     /// The folder of a trained agent, RUN/round-R/ALGO/seed-S, which acts in the environment of its run
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["task", "actions", "state", "configs", "sets"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["task", "actions", "policy", "state", "configs", "sets"])]
     pub agent: Option<PathBuf>,
     /// The seed of the start and of the noise
     #[arg(long, value_name = "S", default_value_t = 0)]
@@ -335,14 +398,68 @@ pub struct RolloutArgs {
     /// A JSON file with the state to start from
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
-    /// The file to write, one JSON object per line; must not exist
-    #[arg(long, value_name = "FILE.jsonl", required_unless_present = "render")]
+    /// The file to write, one JSON object per line
+    #[arg(long, value_name = "FILE.jsonl")]
     pub out: Option<PathBuf>,
-    /// The picture to write, an animation or a sheet of frames; must not exist
+    /// The picture to write, an animation or a sheet of frames
     #[arg(long, value_name = "FILE.gif|.png")]
     pub render: Option<PathBuf>,
+    /// Replace files that exist
+    #[arg(long)]
+    pub force: bool,
     #[command(flatten)]
     pub settings: Settings,
+}
+
+#[derive(Subcommand)]
+pub enum DataCommand {
+    /// Summarise stores: episodes, lengths, returns, labels and annotators
+    #[command(after_help = "Example:\n  prudence data info episodes")]
+    Info {
+        /// A store, or a folder of stores
+        dir: PathBuf,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Verify the hash and the content of every file below a folder
+    ///
+    /// Checks stores, labels, models, policies, checkpoints, records and settings. The exit code is 2 if a file is
+    /// damaged.
+    #[command(after_help = "Example:\n  prudence data check runs/navigation-1")]
+    Check {
+        /// A store, a run, or any folder above them
+        dir: PathBuf,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one episode as a table, or draw it
+    ///
+    /// The table has one row per step: the observation before it, the action, the reward, and the signals after it. With
+    /// --out FILE.svg the signals are drawn over time, with the blame of a safety model below them; with FILE.gif or
+    /// FILE.png the recorded actions are played again in the environment of the run and its body is drawn.
+    #[command(after_help = "Examples:\n  prudence data show episodes/episodes-seed-0 --episode 7\n  \
+        prudence data show episodes/episodes-seed-0 --episode 7 --safety model \\\n    --out signals.svg")]
+    Show {
+        /// A store
+        store: PathBuf,
+        /// The number of the episode
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        episode: u64,
+        /// A safety model, whose log P is shown for each step
+        #[arg(long, value_name = "MODEL")]
+        safety: Option<PathBuf>,
+        /// The picture to write
+        #[arg(long, value_name = "FILE.svg|.gif|.png", conflicts_with = "json")]
+        out: Option<PathBuf>,
+        /// Replace the file if it exists
+        #[arg(long)]
+        force: bool,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Args)]
@@ -420,9 +537,12 @@ pub struct SimulateArgs {
     /// Replace every Normal by its mean; an error for domains with other distributions
     #[arg(long, conflicts_with = "seed")]
     pub no_noise: bool,
-    /// The file to write, one JSON object per line; must not exist [default: stdout]
+    /// The file to write, one JSON object per line [default: stdout]
     #[arg(long, value_name = "FILE.jsonl")]
     pub out: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Subcommand)]
@@ -452,7 +572,7 @@ pub enum BenchCommand {
     #[command(after_help = "Example:\n  prudence bench env --task hvac")]
     Env {
         /// The name of a task or the path of a task file
-        #[arg(long, default_value = "navigation")]
+        #[arg(long, default_value = "navigation", value_parser = TaskName, hide_possible_values = true)]
         task: String,
         /// Set a value, e.g. env.noise=false (repeatable; overrides --config)
         #[arg(long, value_name = "SECTION.KEY=VALUE")]

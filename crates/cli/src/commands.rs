@@ -1,6 +1,7 @@
 //! One function per command, which calls the library and prints the result.
 
 mod bench;
+mod data;
 mod engines;
 mod evaluate;
 mod rddl;
@@ -9,6 +10,7 @@ mod tasks;
 mod train;
 
 pub use bench::bench;
+pub use data::data;
 pub use engines::engines;
 pub use evaluate::{eval, plot};
 pub use rddl::rddl;
@@ -33,11 +35,13 @@ fn print_table(headings: &[&str], rows: Vec<Vec<String>>) {
     println!("{table}");
 }
 
-/// Returns an error if the output of an option already exists.
-fn refuse_existing(option: &str, out: &Path) -> anyhow::Result<()> {
-    if out.exists() {
-        let remedy = if out.is_dir() { "folder, or continue a run with `prudence resume`" } else { "name" };
-        bail!("{option} {}: already exists; choose another {remedy}", out.display());
+/// Returns an error if the file of an option already exists, unless it may be replaced.
+fn refuse_existing(option: &str, file: &Path, force: bool) -> anyhow::Result<()> {
+    if file.is_dir() {
+        bail!("{option} {}: a folder; expected the name of a file", file.display());
+    }
+    if file.exists() && !force {
+        bail!("{option} {}: already exists; choose another name, or replace it with --force", file.display());
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ mod advice;
 mod args;
 mod commands;
 mod progress;
+mod text;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -30,10 +31,8 @@ fn main() -> ExitCode {
                 if message.contains(&cause) { message } else { format!("{message}: {cause}") }
             });
             let cause = error.chain().find_map(|cause| cause.downcast_ref::<prudence::Error>());
-            match cause.and_then(advice::of) {
-                Some(advice) => eprintln!("error: {message}; {advice}"),
-                None => eprintln!("error: {message}"),
-            }
+            let advice = cause.and_then(advice::of).map_or(String::new(), |advice| format!("; {advice}"));
+            eprintln!("{}", text::wrap(&format!("error: {message}{advice}")));
             ExitCode::from(match cause.map(prudence::Error::kind) {
                 Some(ErrorKind::Failure | ErrorKind::Stopped) => 1,
                 Some(ErrorKind::Input) | None => 2,
@@ -65,6 +64,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Eval(args) => commands::eval(args),
         Command::Plot(args) => commands::plot(args),
         Command::Rollout(args) => commands::rollout(args),
+        Command::Data(command) => commands::data(command),
         Command::Engines(args) => commands::engines(args),
         Command::Rddl(args) => commands::rddl(args),
         Command::Bench(args) => commands::bench(args),

@@ -66,11 +66,14 @@ fn an_existing_output_folder_is_rejected_and_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("mine");
     std::fs::create_dir(&out).unwrap();
+    std::fs::write(out.join("config.toml"), "# mine").unwrap();
     let o = text(&out);
     refused(prudence(&["run", "navigation", "--out", o]), &["mine", "exists", "resume"]);
     refused(prudence(&["collect", "navigation", "--out", o]), &["mine", "exists"]);
     refused(prudence(&["train", "navigation", "--algo", "sac", "--out", o]), &["mine", "exists"]);
-    assert!(is_empty(&out));
+    let names: Vec<_> = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["config.toml"]);
+    assert_eq!(std::fs::read_to_string(out.join("config.toml")).unwrap(), "# mine");
 }
 
 #[test]

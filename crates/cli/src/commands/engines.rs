@@ -4,7 +4,7 @@ use prudence_physics::engines::{Engines, Status, install_steps};
 
 use super::{print_json, print_table};
 use crate::args::{EnginesArgs, EnginesCommand};
-use crate::progress::Bars;
+use crate::progress::Progress;
 use prudence::Progress as _;
 
 pub fn engines(args: EnginesArgs) -> anyhow::Result<()> {
@@ -12,7 +12,7 @@ pub fn engines(args: EnginesArgs) -> anyhow::Result<()> {
     match args.command.unwrap_or(EnginesCommand::Status { json: args.json }) {
         EnginesCommand::Status { json } => print(&engines.status(), json),
         EnginesCommand::Install { from, json, quiet } => {
-            let progress = Bars::new(quiet);
+            let progress = Progress::new(quiet);
             let bar = progress.begin("engines", install_steps());
             let changed = engines.install(from.as_deref(), &mut |step, what| {
                 bar.set(step);

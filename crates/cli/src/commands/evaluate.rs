@@ -1,7 +1,7 @@
 //! The commands `prudence eval` and `prudence plot`.
 
 use anyhow::bail;
-use prudence::{AlgoResult, CurveKind, RunFolder, Task, TestSettings, files};
+use prudence::{AlgoResult, CurveKind, ReplicaSummary, RunFolder, Task, TestSettings, files, percent};
 
 use super::{print_json, print_table, refuse_existing};
 use crate::args::{EvalArgs, FigureName, PlotArgs};
@@ -10,9 +10,9 @@ use crate::progress::session;
 pub fn eval(args: EvalArgs) -> anyhow::Result<()> {
     RunFolder::open(&args.run)?;
     let task = Task::open(&args.run)?;
-    let settings = TestSettings { episodes: args.episodes, first: args.first, sampled: args.sampled };
-    let session = session(args.common.threads, args.common.quiet)?;
-    let results = prudence::evaluate(&task, &args.run, settings, &session)?;
+    let settings = TestSettings { episodes: args.episodes, first: args.first, sampled: args.sampled, rules: args.rule };
+    let session = session(args.common.threads, args.common.quiet, None)?;
+    let results = prudence::evaluate(&task, &args.run, &settings, &session)?;
     if args.common.json {
         return print_json(&results);
     }
@@ -20,37 +20,59 @@ pub fn eval(args: EvalArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the table of results of `run` and `eval`.
+/// Prints the tables of results of `run` and `eval`, one for each rule.
 pub fn print_results(results: &[AlgoResult]) {
-    let percent = |x: f64| format!("{:.1}", 100.0 * x);
-    let row = |r: &AlgoResult| {
-        let mean = format!("{:.2}", r.return_mean);
-        let [low, high] = r.seed_interval.map(percent);
-        // A single seed says nothing about the variation over seeds.
-        let (returns, over_seeds) = if r.seeds == 1 {
-            (mean, "-".to_owned())
-        } else {
-            (format!("{mean} ± {:.2}", r.return_sd), format!("{low}–{high}"))
+    for of_rule in results.chunk_by(|a, b| a.rule == b.rule) {
+        if let Some(rule) = of_rule.first().and_then(|result| result.rule.as_ref()) {
+            println!("by the rule {rule}:");
+        }
+        print_table(
+            &["algorithm", "return", "safe", "share", "95 %", "steps kept", "model right"],
+            of_rule.iter().map(row).collect(),
+        );
+    }
+    let several = results.iter().any(|result| !result.per_replica.is_empty());
+    if several {
+        let row = |result: &AlgoResult, replica: &ReplicaSummary| {
+            vec![
+                result.algo.clone(),
+                replica.replica.to_string(),
+                format!("{:.2}", replica.return_mean),
+                format!("{}/{}", replica.safe, replica.episodes),
+            ]
         };
-        vec![
-            r.algo.clone(),
-            r.seeds.to_string(),
-            returns,
-            format!("{}/{}", r.safe, r.episodes),
-            format!("{} %", percent(r.safe_share)),
-            format!("{}–{}", percent(r.interval[0]), percent(r.interval[1])),
-            over_seeds,
-        ]
+        let rows = results.iter().flat_map(|result| result.per_replica.iter().map(move |replica| row(result, replica)));
+        print_table(&["algorithm", "replica", "return", "safe"], rows.collect());
+    }
+}
+
+fn row(result: &AlgoResult) -> Vec<String> {
+    let mean = format!("{:.2}", result.return_mean);
+    // A single seed says nothing about the variation over seeds.
+    let returns = if result.seeds == 1 { mean } else { format!("{mean} ± {:.2}", result.return_sd) };
+    let interval = match &result.over_replicas {
+        Some(over) => Some(over.safe_share.t_interval.map(|share| share.clamp(0.0, 1.0))),
+        None if result.per_replica.is_empty() => Some(result.interval),
+        None => None, // too few replicas
     };
-    let headings = ["algorithm", "seeds", "return", "safe", "share", "95 % interval", "over seeds"];
-    print_table(&headings, results.iter().map(row).collect());
+    let interval = interval.map(|limits| limits.map(|share| format!("{:.1}", 100.0 * share)).join("–"));
+    let optional = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), percent);
+    vec![
+        result.algo.clone(),
+        returns,
+        format!("{}/{}", result.safe, result.episodes),
+        percent(result.safe_share),
+        interval.unwrap_or_else(|| "-".to_owned()),
+        optional(result.steps_kept),
+        optional(result.model_accuracy),
+    ]
 }
 
 pub fn plot(args: PlotArgs) -> anyhow::Result<()> {
     if args.out.extension().is_none_or(|extension| extension != "svg") {
         bail!("--out {}: expected a name that ends with .svg", args.out.display());
     }
-    refuse_existing("--out", &args.out)?;
+    refuse_existing("--out", &args.out, args.force)?;
     if let Some(twice) = args.runs.iter().enumerate().find_map(|(i, run)| args.runs[..i].contains(run).then_some(run)) {
         bail!("{}: this run appears twice", twice.display());
     }

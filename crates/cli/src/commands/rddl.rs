@@ -70,7 +70,7 @@ fn finite(x: f64) -> Option<f64> {
 
 fn simulate(args: SimulateArgs) -> anyhow::Result<()> {
     if let Some(out) = &args.out {
-        refuse_existing("--out", out)?;
+        refuse_existing("--out", out, args.force)?;
     }
     let program = Arc::new(load(&args.files)?);
     let actions = args.actions.as_deref().map(|path| read_actions(path, &program)).transpose()?;

@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use prudence::files::{read_limited, write_atomic};
-use prudence::{Env, Error, Rollout, RolloutStep, Scene, Task, TaskSettings};
+use prudence::{Actions, Env, Error, Rollout, RolloutStep, Scene, Task, TaskSettings};
 use prudence_report::film::{self, Pose};
 use serde_json::{Map, Value, json};
 
 use super::refuse_existing;
-use crate::args::RolloutArgs;
+use crate::args::{PolicyName, RolloutArgs};
 
 pub fn rollout(args: RolloutArgs) -> anyhow::Result<()> {
-    args.out.iter().try_for_each(|file| refuse_existing("--out", file))?;
-    args.render.iter().try_for_each(|file| refuse_existing("--render", file))?;
-    if args.out == args.render {
+    args.out.iter().try_for_each(|file| refuse_existing("--out", file, args.force))?;
+    args.render.iter().try_for_each(|file| refuse_existing("--render", file, args.force))?;
+    if args.out.is_some() && args.out == args.render {
         bail!("--out and --render name the same file");
     }
-    let draw = args.render.as_deref().map(drawing).transpose()?;
-    let Start { task, mut rollout, actions } = start(&args)?;
+    let draw = args.render.as_deref().map(|file| drawing("--render", file)).transpose()?;
+    let Start { task, mut rollout, actions, rows } = start(&args)?;
     let mut lines = format!("{}\n", json!({"t": 0, "observation": rollout.observation()}));
     let mut poses = Vec::new();
     let (mut steps, mut total, mut safe) = (0, 0.0, true);
@@ -45,9 +45,8 @@ pub fn rollout(args: RolloutArgs) -> anyhow::Result<()> {
     if let (Some(file), Some(draw)) = (&args.render, draw) {
         write_atomic(file, &draw(&poses, task.scene())?).map_err(Error::from)?;
     }
-    let left = rollout.actions_left();
-    if left > 0 {
-        eprintln!("note: the episode ended before the last {left} rows of the action file");
+    if let Some(rows) = rows.filter(|rows| *rows > steps) {
+        eprintln!("note: the episode ended before the last {} rows of the action file", rows - steps);
     }
     println!("{steps} steps, return {total:.2}, {}", if safe { "safe" } else { "unsafe" });
     Ok(())
@@ -61,7 +60,7 @@ fn place(actions: &Option<PathBuf>, steps: usize) -> String {
     }
 }
 
-fn pose(env: &dyn Env, safe: bool) -> anyhow::Result<Pose> {
+pub(super) fn pose(env: &dyn Env, safe: bool) -> anyhow::Result<Pose> {
     let Some(drawable) = env.drawable() else {
         bail!("nothing to draw: the environment has no body and no plane ([env.scene] in docs/settings.md)");
     };
@@ -84,14 +83,14 @@ fn line(step: &RolloutStep, task: &Task) -> Value {
     })
 }
 
-type Draw = fn(&[Pose], Option<&Scene>) -> Result<Vec<u8>, film::Error>;
+pub(super) type Draw = fn(&[Pose], Option<&Scene>) -> Result<Vec<u8>, film::Error>;
 
 /// The function that draws a file with this extension.
-fn drawing(file: &Path) -> anyhow::Result<Draw> {
+pub(super) fn drawing(option: &str, file: &Path) -> anyhow::Result<Draw> {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("gif") => Ok(film::gif),
         Some("png") => Ok(film::sheet),
-        _ => bail!("--render {}: expected a name that ends with .gif or .png", file.display()),
+        _ => bail!("{option} {}: expected a name that ends with .gif or .png", file.display()),
     }
 }
 
@@ -100,17 +99,24 @@ struct Start {
     task: Task,
     rollout: Rollout,
     actions: Option<PathBuf>,
+    /// The rows of this file.
+    rows: Option<usize>,
 }
 
 fn start(args: &RolloutArgs) -> anyhow::Result<Start> {
     if let Some(dir) = &args.agent {
         let (task, rollout) = Rollout::of_agent(dir, args.seed)?;
-        return Ok(Start { task, rollout, actions: None });
+        return Ok(Start { task, rollout, actions: None, rows: None });
     }
     // The argument parser ensures this.
-    let (Some(task), Some(file)) = (&args.task, &args.actions) else { bail!("give a task and --actions, or --agent") };
+    let Some(task) = &args.task else { bail!("give a task, or --agent") };
     let task = Task::new(TaskSettings::resolve(task, &args.settings.configs, &args.settings.sets)?)?;
-    let actions = read_actions(file, task.spec().action.dim())?;
+    let actions = match (&args.actions, args.policy) {
+        (Some(file), _) => Actions::List(read_actions(file, task.spec().action.dim())?),
+        (None, Some(PolicyName::Zero)) => Actions::Zero,
+        (None, _) => Actions::Random,
+    };
+    let rows = if let Actions::List(list) = &actions { Some(list.len()) } else { None };
     let state: Option<Value> = match &args.state {
         None => None,
         Some(path) => Some(
@@ -120,7 +126,7 @@ fn start(args: &RolloutArgs) -> anyhow::Result<Start> {
     };
     let name = || args.state.as_ref().map_or_else(|| task.name().to_owned(), |path| path.display().to_string());
     let rollout = Rollout::with_actions(&task, actions, args.seed, state.as_ref()).with_context(name)?;
-    Ok(Start { task, rollout, actions: Some(file.clone()) })
+    Ok(Start { task, rollout, actions: args.actions.clone(), rows })
 }
 
 fn read_actions(path: &Path, dim: usize) -> anyhow::Result<Vec<Vec<f64>>> {

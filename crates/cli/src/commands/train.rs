@@ -2,16 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use prudence::{
     Agent, Algorithm, Collected, Evaluation, Labeller, Quality, Resumed, RunFolder, Session, Store, Task, TaskSettings,
+    percent,
 };
+use prudence_report::html::headline;
 use serde_json::json;
 
 use super::evaluate::print_results;
-use super::{print_json, print_table, refuse_existing};
+use super::{print_json, print_table};
 use crate::args::{AlgoName, CollectArgs, Common, FitArgs, LabelArgs, ResumeArgs, RunArgs, Settings, TrainArgs};
 use crate::progress::session;
+use crate::text;
 
 fn resolve(task: &str, settings: &Settings) -> anyhow::Result<TaskSettings> {
     Ok(TaskSettings::resolve(task, &settings.configs, &settings.sets)?)
@@ -31,25 +34,27 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
     if !args.algo.is_empty() {
         run.algo = algorithms(&args.algo);
     }
-    run.seeds = args.seeds.unwrap_or(run.seeds);
+    run.replicas = args.replicas.unwrap_or(run.replicas);
+    run.seeds = args.seeds.unwrap_or(if args.replicas.is_some() { 1 } else { run.seeds });
     run.seed = args.seed.unwrap_or(run.seed);
     run.episodes = args.episodes.unwrap_or(run.episodes);
     run.rounds = args.rounds.unwrap_or(run.rounds);
     let task = Task::new(settings)?;
     let out = args.out.unwrap_or_else(|| RunFolder::next_free(task.name()));
-    refuse_existing("--out", &out)?;
-    let evaluation = prudence::run(&task, &out, &session_of(&args.common)?)?;
+    let evaluation = prudence::run(&task, &out, &session_of(&args.common, &out)?)?;
     print_evaluation(&evaluation, &out, &args.common)
 }
 
-fn session_of(common: &Common) -> anyhow::Result<Session> {
-    session(common.threads, common.quiet)
+/// A session for a command that works in a folder.
+fn session_of(common: &Common, dir: &Path) -> anyhow::Result<Session> {
+    session(common.threads, common.quiet, Some(format!("prudence resume {}", dir.display())))
 }
 
 fn print_evaluation(evaluation: &Evaluation, dir: &Path, common: &Common) -> anyhow::Result<()> {
     if common.json {
         return print_json(evaluation);
     }
+    println!("{}", text::wrap(&headline(evaluation).replace('\u{a0}', " ")));
     print_results(&evaluation.results);
     for reference in &evaluation.references {
         println!(
@@ -68,8 +73,7 @@ pub fn collect(args: CollectArgs) -> anyhow::Result<()> {
     settings.collect.steps = args.steps.unwrap_or(settings.collect.steps);
     (settings.run.seed, settings.run.seeds) = (args.seed, args.seeds);
     let task = Task::new(settings)?;
-    refuse_existing("--out", &args.out)?;
-    let collected = prudence::collect(&task, &args.out, &session_of(&args.common)?)?;
+    let collected = prudence::collect(&task, &args.out, &session_of(&args.common, &args.out)?)?;
     print_collected(&collected, task.name(), &args.out, &args.common)
 }
 
@@ -83,22 +87,34 @@ fn print_collected(collected: &Collected, task: &str, dir: &Path, common: &Commo
 }
 
 pub fn label(args: LabelArgs) -> anyhow::Result<()> {
-    let labeller = match (&args.from, &args.rule) {
-        (Some(table), _) => Labeller::Table(table.clone()),
-        (None, Some(rule)) => {
-            let extra_starts = prudence::LabelSettings::default().extra_starts;
-            Labeller::Rule { rule: rule.clone(), extra_starts, seed: args.seed }
-        }
-        (None, None) => {
+    let labeller = match &args.from {
+        Some(table) => Labeller::Table(table.clone()),
+        None => {
             let stores = prudence::stores(std::slice::from_ref(&args.dir))?;
-            let settings = settings_of(&args.dir, args.task.as_deref(), &stores[0], &args.settings)?;
-            let task = Task::new(settings)?;
-            let extra_starts = task.settings().label.extra_starts;
-            Labeller::Rule { rule: task.settings().rule.clone(), extra_starts, seed: args.seed }
+            let settings = settings_of(&args.dir, args.task.as_deref(), &stores[0], &args.settings);
+            let (rule, label) = match (&args.rule, settings) {
+                // Episodes of a task that is not known can be labelled by a rule.
+                (Some(rule), Err(_)) if args.settings.is_empty() && args.task.is_none() => {
+                    (rule.clone(), prudence::LabelSettings::default())
+                }
+                (rule, settings) => {
+                    let settings = settings?;
+                    settings.check().map_err(prudence::Error::from)?;
+                    (rule.clone().unwrap_or(settings.rule), settings.label)
+                }
+            };
+            Labeller::Rule { rule, extra_starts: label.extra_starts, seed: args.seed }
         }
     };
     let labelled = prudence::label(&args.dir, &labeller)?;
-    if args.common.json {
+    for path in &labelled.torn {
+        let text = "the last line is incomplete, as after a crash; it is ignored";
+        eprintln!("{}", text::wrap(&format!("warning: {}: {text}", path.display())));
+    }
+    if let Some(problem) = labelled.one_sided() {
+        eprintln!("{}", text::wrap(&format!("warning: {problem}")));
+    }
+    if args.json {
         return print_json(&labelled);
     }
     if labelled.labels == 0 {
@@ -128,8 +144,12 @@ fn settings_of(dir: &Path, task: Option<&str>, store: &Path, settings: &Settings
 pub fn fit(args: FitArgs) -> anyhow::Result<()> {
     let stores = prudence::stores(&args.dirs)?;
     let task = Task::new(settings_of(&args.dirs[0], args.task.as_deref(), &stores[0], &args.settings)?)?;
-    refuse_existing("--out", &args.out)?;
-    let (_, fitted) = prudence::fit(&task, &stores, &args.out, args.seed, &session_of(&args.common)?)?;
+    if args.out.join("model.safetensors").exists() {
+        bail!("--out {}: there is a model in this folder already; choose another one", args.out.display());
+    }
+    let again = "the same command again".to_owned();
+    let session = session(args.common.threads, args.common.quiet, Some(again))?;
+    let (_, fitted) = prudence::fit(&task, &stores, &args.out, args.seed, &session)?;
     if args.common.json {
         return print_json(
             &json!({"episodes": fitted.data_episodes, "segments": fitted.data_segments, "held_out": fitted.held_out}),
@@ -145,8 +165,7 @@ pub fn fit(args: FitArgs) -> anyhow::Result<()> {
 }
 
 fn print_quality(q: &Quality) {
-    let number = |x: f64, digits: usize| if x.is_nan() { "-".to_owned() } else { format!("{x:.digits$}") };
-    let percent = |x: f64| if x.is_nan() { "-".to_owned() } else { format!("{:.1} %", 100.0 * x) };
+    let number = |x: f64| if x.is_nan() { "no cases".to_owned() } else { format!("{x:.3}") };
     let rows = [
         ("episodes", q.episodes.to_string()),
         ("safe", percent(q.safe_share)),
@@ -154,8 +173,8 @@ fn print_quality(q: &Quality) {
         ("balanced accuracy", percent(q.balanced_accuracy)),
         ("safe called unsafe", percent(q.safe_called_unsafe)),
         ("unsafe called safe", percent(q.unsafe_called_safe)),
-        ("calibration error", number(q.calibration_error, 3)),
-        ("mean log P of safe ones", number(q.safe_mean_log_prob, 3)),
+        ("calibration error", number(q.calibration_error)),
+        ("mean log P of safe ones", number(q.safe_mean_log_prob)),
     ];
     print_table(&["", ""], rows.into_iter().map(|(name, value)| vec![name.into(), value]).collect());
 }
@@ -172,8 +191,8 @@ pub fn train(args: TrainArgs) -> anyhow::Result<()> {
         .map(prudence::load_model)
         .transpose()
         .context("--safety expects a model from `prudence fit`")?;
-    refuse_existing("--out", &args.out)?;
-    let agents = prudence::train(&task, model.as_ref(), &stores, &args.out, &session_of(&args.common)?)?;
+    let session = session_of(&args.common, &args.out)?;
+    let agents = prudence::train(&task, model.as_ref(), &stores, &args.out, &session)?;
     print_trained(&agents, task.settings().train.steps, &args.out, &args.common)
 }
 
@@ -190,7 +209,7 @@ pub fn resume(args: ResumeArgs) -> anyhow::Result<()> {
     RunFolder::open(&args.run)?;
     let task = Task::open(&args.run)?;
     let (dir, common) = (&args.run, &args.common);
-    match prudence::resume(&task, dir, &session_of(common)?)? {
+    match prudence::resume(&task, dir, &session_of(common, dir)?)? {
         Resumed::Run(evaluation) => print_evaluation(&evaluation, dir, common),
         Resumed::Collect(collected) => print_collected(&collected, task.name(), dir, common),
         Resumed::Train(agents) => print_trained(&agents, task.settings().train.steps, dir, common),

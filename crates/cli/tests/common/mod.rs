@@ -71,7 +71,7 @@ pub fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() {
                 open.push(path);
-            } else if !(name.starts_with("timing") || name.starts_with("events") || name.starts_with("labels")) {
+            } else if !["timing", "events", "labels", "sessions", ".lock"].iter().any(|start| name.starts_with(start)) {
                 let bytes = std::fs::read(&path).unwrap();
                 found.push((path.strip_prefix(dir).unwrap().to_path_buf(), bytes));
             }
