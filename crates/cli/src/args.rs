@@ -12,7 +12,7 @@ use prudence::Algorithm;
 /// attributes the label to single steps. With it, prudence trains agents that maximise the return while a required
 /// share of their trajectories is safe.
 #[derive(Parser)]
-#[command(version = prudence::version(), max_term_width = 80, after_help = "Examples:\n  prudence tasks\n  prudence run navigation")]
+#[command(name = "prudence", version = prudence::version(), max_term_width = 80, after_help = "Examples:\n  prudence tasks\n  prudence run navigation")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
