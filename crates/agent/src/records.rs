@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use prudence_safety::Quality;
+
 use crate::evaluate::TestEpisode;
 
 /// One line of `metrics.jsonl`.
@@ -60,10 +62,8 @@ impl Record {
         self.steps_kept = mean(&|t| t.steps_kept);
         self.truth = tests.iter().map(|t| t.safe).collect();
         self.predicted = tests.iter().filter_map(|t| t.log_prob().map(|l| l.exp() as f32)).collect();
-        self.own_accuracy = (!self.predicted.is_empty()).then(|| {
-            let right = self.predicted.iter().zip(&self.truth).filter(|(p, safe)| (**p >= 0.5) == **safe).count();
-            right as f64 / n
-        });
+        let predictions: Vec<_> = tests.iter().filter_map(|t| Some((t.log_prob()?, t.safe))).collect();
+        self.own_accuracy = (!predictions.is_empty()).then(|| Quality::of(&predictions).accuracy);
     }
 
     /// The mean of the safety model's P(safe) over the test episodes, the left side of the original constraint. NaN

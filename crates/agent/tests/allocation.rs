@@ -1,4 +1,4 @@
-//! An update allocates nothing: counted by the allocator itself, in a test binary of its own.
+//! An update allocates nothing. The allocator counts, so the test has its own binary.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -16,9 +16,9 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: every call goes on to the system's allocator as it came; counting touches no memory of its own (thread-locals
-// without a destructor).
-#[allow(unsafe_code)] // an allocator cannot be written without
+// SAFETY: every call is forwarded unchanged to the system's allocator; counting allocates nothing (thread-locals without a
+// destructor).
+#[allow(unsafe_code)] // required to implement an allocator
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);

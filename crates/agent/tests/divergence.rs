@@ -14,7 +14,7 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 
 #[test]
 fn an_agent_that_diverges_stops_alone() {
-    // A reward whose square is no f32, one whose gradient's square is none, and one that is none itself.
+    // Rewards whose square, whose gradient's square, and which themselves exceed the largest f32.
     for (reward, algorithm) in
         [(1e38, Algorithm::SafesacH), (3e19, Algorithm::SafesacNonlb), (1e38, Algorithm::Sac), (1e39, Algorithm::Sac)]
     {

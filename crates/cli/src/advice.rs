@@ -36,10 +36,17 @@ pub fn of(error: &Error) -> Option<String> {
         Error::Content { problem, .. } if problem.starts_with("no stored episodes") => {
             Some("collect some with `prudence collect`".to_owned())
         }
-        Error::Data(DataError::NotFresh { .. }) => Some("or continue the run in it with `prudence resume`".to_owned()),
+        Error::Data(DataError::NotFresh { path }) if path.join("command.json").is_file() => {
+            Some(format!("or continue it with `prudence resume {}`", path.display()))
+        }
         Error::Data(DataError::Locked { .. }) => Some("wait until it has finished, or stop it".to_owned()),
         Error::Changed { .. } => Some("restore it, or start a new run with the changed file".to_owned()),
-        Error::Torn { .. } => Some("continue the run with `prudence resume`, which removes it".to_owned()),
+        Error::Data(DataError::Torn { path }) if path.ends_with("labels.jsonl") => {
+            Some("label again with `prudence label`, which removes it".to_owned())
+        }
+        Error::Data(DataError::Torn { .. }) => {
+            Some("continue the run with `prudence resume`, which removes it".to_owned())
+        }
         _ => None,
     }
 }

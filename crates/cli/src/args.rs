@@ -251,13 +251,13 @@ pub struct FitArgs {
     /// Folders of labelled episodes
     #[arg(required = true)]
     pub dirs: Vec<PathBuf>,
-    /// The folder for the model; must not exist
+    /// The folder for the model; an interrupted fit in it is continued
     #[arg(long, value_name = "MODEL")]
     pub out: PathBuf,
     /// The task [default: the task of the episodes]
     #[arg(long, value_parser = TaskName, hide_possible_values = true)]
     pub task: Option<String>,
-    /// The seed of the train/held-out split, the initial weights and the batches
+    /// The seed of the initial weights and the batches
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
     #[command(flatten)]

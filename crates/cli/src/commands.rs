@@ -31,6 +31,10 @@ fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 fn print_table(headings: &[&str], rows: Vec<Vec<String>>) {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_header(headings.iter());
+    if headings.iter().all(|heading| heading.is_empty()) {
+        // A list of properties, whose values may be long.
+        table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic).set_width(80);
+    }
     table.add_rows(rows);
     println!("{table}");
 }

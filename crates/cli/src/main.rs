@@ -6,6 +6,11 @@ macro_rules! println {
     ($($text:tt)*) => { $crate::print(format_args!("{}\n", format_args!($($text)*))) };
 }
 
+/// Like std's, but ignores that nobody reads stderr any more: a training must not die of that.
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::complain(format_args!("{}\n", format_args!($($text)*))) };
+}
+
 prudence_physics::bullet_symbols!();
 
 mod advice;
@@ -32,13 +37,18 @@ fn main() -> ExitCode {
             });
             let cause = error.chain().find_map(|cause| cause.downcast_ref::<prudence::Error>());
             let advice = cause.and_then(advice::of).map_or(String::new(), |advice| format!("; {advice}"));
-            eprintln!("{}", text::wrap(&format!("error: {message}{advice}")));
+            eprintln!("{}", text::of_error(&format!("error: {message}{advice}")));
             ExitCode::from(match cause.map(prudence::Error::kind) {
                 Some(ErrorKind::Failure | ErrorKind::Stopped) => 1,
                 Some(ErrorKind::Input) | None => 2,
             })
         }
     }
+}
+
+/// Prints to stderr.
+fn complain(text: std::fmt::Arguments<'_>) {
+    let _ = std::io::stderr().lock().write_fmt(text);
 }
 
 /// Prints to stdout.
@@ -69,7 +79,9 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Rddl(args) => commands::rddl(args),
         Command::Bench(args) => commands::bench(args),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "prudence", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "prudence", &mut script);
+            print(format_args!("{}", String::from_utf8_lossy(&script)));
             Ok(())
         }
     }

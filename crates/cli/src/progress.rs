@@ -37,7 +37,7 @@ impl prudence::Progress for Progress {
             Shown::Nothing => Box::new(prudence::Silent),
             Shown::Bars(bars) => {
                 let bar = bars.add(ProgressBar::new(total));
-                let style = ProgressStyle::with_template("{prefix:20} {wide_bar} {percent:>3} % {eta:>4} {msg:28}");
+                let style = ProgressStyle::with_template("{prefix:20!} {wide_bar} {percent:>3} % {eta:>4} {msg:28!}");
                 if let Ok(style) = style {
                     bar.set_style(style.progress_chars("=> "));
                 }
@@ -150,18 +150,23 @@ impl prudence::Bar for Line {
     }
 }
 
-/// Creates a session that shows its progress and handles Ctrl-C and SIGTERM: the first one stops at the next checkpoint,
-/// the second one at once. `resume` is the command that continues.
-pub fn session(threads: Option<u16>, quiet: bool, resume: Option<String>) -> anyhow::Result<prudence::Session> {
-    let session = prudence::Session::new(threads.map_or(0, usize::from))?.with_progress(Arc::new(Progress::new(quiet)));
+/// Creates a session that shows its progress.
+pub fn session(threads: Option<u16>, quiet: bool) -> anyhow::Result<prudence::Session> {
+    Ok(prudence::Session::new(threads.map_or(0, usize::from))?.with_progress(Arc::new(Progress::new(quiet))))
+}
+
+/// Creates a session that also handles Ctrl-C and SIGTERM: the first one stops at the next checkpoint, the second one at
+/// once. `resume` is the command that continues.
+pub fn resumable(threads: Option<u16>, quiet: bool, resume: String) -> anyhow::Result<prudence::Session> {
+    let session = session(threads, quiet)?;
     let interrupted = session.clone();
     ctrlc::set_handler(move || {
         if interrupted.stopping() {
             std::process::exit(130);
         }
         interrupted.stop();
-        let then = resume.as_ref().map_or(String::new(), |resume| format!("; to continue, run: {resume}"));
-        eprintln!("{}", text::wrap(&format!("stopping at the next checkpoint (press again to stop at once){then}")));
+        let then = format!("stopping at the next checkpoint (press again to stop at once); to continue, run: {resume}");
+        eprintln!("{}", text::wrap(&then));
     })?;
     Ok(session)
 }

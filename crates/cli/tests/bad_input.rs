@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{prepared, prudence, refused, small, text};
+use common::{prepared, prudence, refused, small, succeed, text};
 
 fn is_empty(dir: &Path) -> bool {
     std::fs::read_dir(dir).unwrap().next().is_none()
@@ -68,12 +68,34 @@ fn an_existing_output_folder_is_rejected_and_not_changed() {
     std::fs::create_dir(&out).unwrap();
     std::fs::write(out.join("config.toml"), "# mine").unwrap();
     let o = text(&out);
-    refused(prudence(&["run", "navigation", "--out", o]), &["mine", "exists", "resume"]);
+    let message = refused(prudence(&["run", "navigation", "--out", o]), &["mine", "exists"]);
+    assert!(!message.contains("resume"), "there is no run in it: {message}");
     refused(prudence(&["collect", "navigation", "--out", o]), &["mine", "exists"]);
     refused(prudence(&["train", "navigation", "--algo", "sac", "--out", o]), &["mine", "exists"]);
     let names: Vec<_> = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["config.toml"]);
     assert_eq!(std::fs::read_to_string(out.join("config.toml")).unwrap(), "# mine");
+}
+
+#[test]
+fn a_folder_with_a_lock_and_foreign_files_is_not_taken_for_one_that_a_killed_process_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::write(out.join(".prudence.lock"), "").unwrap();
+    for foreign in ["notes.txt", "results.part", "sub/config.toml"] {
+        let path = out.join(foreign);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "mine").unwrap();
+        refused(prudence(&["run", "navigation", "--out", text(&out)]), &["exists and is not empty"]);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+        std::fs::remove_file(path).unwrap();
+    }
+    // Only the beginnings of what it would have created itself.
+    std::fs::write(out.join("config.toml.part"), "[tr").unwrap();
+    succeed(small(&["run", "navigation", "--out", text(&out), "--quiet", "--rounds", "0", "--episodes", "2"], &[]));
+    let message = refused(prudence(&["run", "navigation", "--out", text(&out)]), &["exists"]);
+    assert!(message.contains(&format!("prudence resume {}", text(&out))), "{message}");
 }
 
 #[test]

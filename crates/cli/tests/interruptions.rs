@@ -26,7 +26,8 @@ fn start(out: &Path) -> Command {
 /// Files with their bytes, and the episodes of each store.
 type Results = (Vec<(PathBuf, Vec<u8>)>, Vec<Vec<prudence::Episode>>);
 
-/// The files of a run, stores by their episodes: how these are divided among shards depends on the interruptions.
+/// The files of a run, stores by their episodes: how these are divided among shards depends on the interruptions. Labels
+/// are compared without the time at which they were given.
 fn results(run: &Path) -> Results {
     let (mut files, mut stores) = (Vec::new(), Vec::new());
     for (path, bytes) in contents(run) {
@@ -34,6 +35,11 @@ fn results(run: &Path) -> Results {
         if name == "store.json" {
             let store = prudence::Store::open(&run.join(path.parent().unwrap())).unwrap();
             stores.push(store.read(0..store.len()).unwrap());
+            let labels = path.with_file_name("labels.jsonl");
+            let log = prudence::LabelLog::open(&run.join(&labels)).unwrap();
+            let verdict = |label: &prudence::Label| prudence::Label { when: String::new(), ..label.clone() };
+            let verdicts: Vec<_> = log.labels().iter().map(verdict).collect();
+            files.push((labels, format!("{verdicts:?}").into_bytes()));
         }
         if !(name.starts_with("shard") || name == "index.jsonl" || name == "report.html") {
             files.push((path, bytes));
@@ -130,9 +136,13 @@ fn a_termination_signal_stops_at_a_checkpoint_and_says_how_to_continue() {
     let cut = dir.path().join("cut");
     let mut command = start(&cut);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(150));
-    succeed_kill(child.id());
+    let mut child = command.spawn().unwrap();
+    let begun = cut.join("round-0");
+    while !begun.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it began");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    terminate(child.id());
     let output = child.wait_with_output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{message}");
@@ -141,7 +151,39 @@ fn a_termination_signal_stops_at_a_checkpoint_and_says_how_to_continue() {
     assert_same_results(&whole, &cut, "terminated");
 }
 
+/// Evaluation has nothing to continue, so a signal ends it at once.
+#[test]
+fn a_termination_signal_ends_an_evaluation() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = undisturbed(dir.path()).0;
+    let mut eval = prudence(&["eval", text(&whole), "--episodes", "1000000"]);
+    let mut child = eval.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(child.try_wait().unwrap().is_none(), "it ended before the signal");
+    terminate(child.id());
+    let watch = prudence::Stopwatch::start();
+    let output = child.wait_with_output().unwrap();
+    assert!(watch.seconds() < 5.0 && !output.status.success());
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("resume"), "there is nothing to continue");
+}
+
+/// A training must not end because the reader of its messages did.
+#[test]
+fn a_run_whose_messages_nobody_reads_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (loud, whole) = (dir.path().join("loud"), undisturbed(dir.path()).0);
+    let mut command = start(&loud);
+    let quiet = command.get_args().position(|arg| arg == "--quiet").unwrap();
+    let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+    command = prudence(&[]);
+    command.args(args[..quiet].iter().chain(&args[quiet + 1..]));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop((child.stdout.take(), child.stderr.take()));
+    assert!(child.wait().unwrap().success());
+    assert_same_results(&whole, &loud, "without readers");
+}
+
 /// Sends SIGTERM.
-fn succeed_kill(process: u32) {
+fn terminate(process: u32) {
     assert!(Command::new("kill").arg(process.to_string()).status().unwrap().success());
 }

@@ -2,6 +2,10 @@
 
 mod common;
 
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
 use common::{prudence, run, small, succeed, text};
 use serde_json::Value;
 
@@ -111,18 +115,55 @@ fn labels_that_are_all_the_same_are_noticed() {
     }
 }
 
+/// With a small capacity the ring of the buffer wraps many times.
 #[test]
 fn replay_buffers_in_files_give_the_same_agents() {
     let dir = tempfile::tempdir().unwrap();
-    let train = |name: &str, place: &str| {
-        let out = dir.path().join(name);
+    let start = |out: &Path, place: &str| {
         let replay = format!("train.replay={place}");
-        succeed(small(&["train", "navigation", "--algo", "sac", "--out", text(&out), "--quiet"], &[&replay]));
-        let names: Vec<_> = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert!(names.len() <= 5, "the files have no names: {names:?}");
-        std::fs::read(out.join("round-0/sac/seed-0/policy.safetensors")).unwrap()
+        let more = [&replay[..], "train.capacity=600", "train.steps=8000"];
+        small(&["train", "navigation", "--algo", "sac", "--out", text(out), "--quiet"], &more)
     };
-    assert!(train("memory", "memory") == train("file", "file"));
+    let files = |out: &Path| {
+        let agent = out.join("round-0/sac/seed-0");
+        ["policy.safetensors", "checkpoint.safetensors", "metrics.jsonl"]
+            .map(|name| std::fs::read(agent.join(name)).unwrap())
+    };
+    let [memory, file, cut] = ["memory", "file", "cut"].map(|name| dir.path().join(name));
+    succeed(start(&memory, "memory"));
+    succeed(start(&file, "file"));
+    let names: Vec<_> = std::fs::read_dir(&file).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.len() <= 5, "the files have no names: {names:?}");
+    // The settings, of which checkpoints have a hash, differ.
+    let [policy, _, metrics] = files(&memory);
+    assert!(files(&file)[0] == policy && files(&file)[2] == metrics);
+
+    let mut child = start(&cut, "file").stderr(Stdio::null()).spawn().unwrap();
+    while !cut.join("round-0/sac/seed-0/checkpoint.safetensors").exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!cut.join("round-0/sac/seed-0/policy.safetensors").exists(), "it ended before it was killed");
+    succeed(prudence(&["resume", text(&cut), "--quiet"]));
+    assert!(files(&file) == files(&cut), "killed and resumed");
+}
+
+/// Nothing depends on the times and machines that a run notes, so damage there must not keep it from being finished.
+#[test]
+fn a_damaged_list_of_sessions_does_not_stop_a_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    succeed(small(&["run", "navigation", "--out", text(&run), "--quiet", "--rounds", "0", "--episodes", "2"], &[]));
+    let evaluation = run.join("evaluation.json");
+    let whole = std::fs::read(&evaluation).unwrap();
+    let path = run.join("sessions.jsonl");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[10] ^= 4;
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::remove_file(&evaluation).unwrap();
+    succeed(prudence(&["resume", text(&run), "--quiet"]));
+    assert_eq!(std::fs::read(&evaluation).unwrap(), whole);
 }
 
 #[test]

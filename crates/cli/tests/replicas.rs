@@ -45,6 +45,15 @@ fn a_replica_is_the_run_with_its_seed_and_an_unfinished_one_is_completed() {
     let agents = succeed(prudence(&["eval", text(&all), "--episodes", "2", "--json"]));
     let agents: Value = serde_json::from_str(&agents).unwrap();
     assert_eq!((&agents[1]["seeds"], &agents[1]["episodes"]), (&3.into(), &6.into()));
+    assert_eq!(agents[1]["per_replica"].as_array().unwrap().len(), 3);
+    assert!(agents[1]["over_replicas"].is_null());
+    let report = std::fs::read_to_string(all.join("report.html")).unwrap();
+    let together: Vec<&str> =
+        report.split("all replicas: ").skip(1).map(|rest| rest.split_once('<').unwrap().0).collect();
+    assert!(together.len() == 2 && together.iter().all(|share| !share.contains(" to ")), "{together:?}");
+    assert!(report.contains("too few replicas to say") && !report.contains("95\u{a0}% t-interval"));
+    let agents = succeed(prudence(&["eval", text(&all), "--episodes", "2"]));
+    assert!(!agents.contains('\u{2013}'), "an interval is written with a dash: {agents}");
 }
 
 #[test]

@@ -10,8 +10,6 @@ use crate::{Error, LabelLog, ScratchFile, Segment, Store, files, gather, held_ou
 pub struct Dataset {
     /// Every episode of the stores.
     pub episodes: ScratchFile,
-    /// Indices of stores that end with an incomplete line, whose shard does not count.
-    pub torn: Vec<PathBuf>,
     stores: Vec<(PathBuf, Range<usize>)>,
 }
 
@@ -22,8 +20,6 @@ pub struct Segments {
     pub training: Vec<Segment>,
     /// Segments of the held-out episodes: the newest labelled ones of each store.
     pub held_out: Vec<Segment>,
-    /// Label logs that end with an incomplete line, which does not count.
-    pub torn: Vec<PathBuf>,
 }
 
 impl Dataset {
@@ -31,15 +27,15 @@ impl Dataset {
     pub fn decode(stores: &[PathBuf], folder: &Path) -> Result<Self, Error> {
         let [first, ..] = stores else { return Err(Error::content(folder, "dataset", "no stores to decode")) };
         let episodes = ScratchFile::create(folder, Store::open(first)?.schema())?;
-        let mut dataset = Self { episodes, torn: Vec::new(), stores: Vec::new() };
+        let mut dataset = Self { episodes, stores: Vec::new() };
         stores.iter().try_for_each(|store| dataset.add(store))?;
         Ok(dataset)
     }
 
-    /// Decodes one more store.
+    /// Decodes one more store. An index that ends with an incomplete line is an error, because a shard may be lost.
     pub fn add(&mut self, path: &Path) -> Result<(), Error> {
         let store = Store::open(path)?;
-        self.torn.extend(store.torn());
+        store.torn().map_or(Ok(()), |path| Err(Error::Torn { path }))?;
         let indices = self.episodes.add(&store)?;
         self.stores.push((path.to_owned(), indices));
         Ok(())
@@ -50,22 +46,22 @@ impl Dataset {
         self.stores.iter().map(|(path, indices)| (path.as_path(), indices.clone()))
     }
 
-    /// Reads the label logs of the stores, and holds out a share of each store's labelled episodes.
+    /// Reads the label logs of the stores, and holds out a share of each store's labelled episodes. A log that ends with an
+    /// incomplete line is an error, because a label may be lost.
     pub fn segments(&self, held_out: f64) -> Result<Segments, Error> {
         let mut all = Segments::default();
         for (path, indices) in self.stores() {
             let log = LabelLog::open(&label_path(path))?;
-            all.torn.extend(log.torn());
+            log.torn().map_or(Ok(()), |path| Err(Error::Torn { path }))?;
             let mut labelled: Vec<u64> = log.labels().iter().map(|label| label.episode).collect();
             labelled.sort_unstable();
             labelled.dedup();
-            let (train, test) = labelled.split_at(held_out_from(labelled.len(), held_out));
             let lengths = self.episodes.lengths(indices.clone());
-            for (ids, segments) in [(train, &mut all.training), (test, &mut all.held_out)] {
-                segments.extend(gather(log.labels(), ids, &lengths)?.into_iter().map(|segment| {
-                    let episode = indices.start + ids[segment.episode] as usize;
-                    Segment { episode, ..segment }
-                }));
+            let first_held_out = held_out_from(labelled.len(), held_out);
+            for segment in gather(log.labels(), &labelled, &lengths)? {
+                let side = if segment.episode < first_held_out { &mut all.training } else { &mut all.held_out };
+                let episode = indices.start + labelled[segment.episode] as usize;
+                side.push(Segment { episode, ..segment });
             }
         }
         Ok(all)

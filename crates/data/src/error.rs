@@ -57,6 +57,19 @@ pub enum Error {
         /// The other process, as far as it is known.
         holder: String,
     },
+    /// A folder on a file system that cannot lock files.
+    #[error("{}: this file system cannot lock files, so two processes could write the folder; choose one on a local disk",
+        .path.display())]
+    NoLocks {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A log whose last line is incomplete, as a crash leaves it behind.
+    #[error("{}: the last line is incomplete", .path.display())]
+    Torn {
+        /// The file.
+        path: PathBuf,
+    },
     /// A shard that is missing or does not match the index.
     #[error(
         "{}: {problem}; restore the file from a backup, or keep only the {first} episodes before it by deleting its \

@@ -53,6 +53,11 @@ pub fn open(path: &Path) -> std::io::Result<File> {
     File::open(path)
 }
 
+/// A new file without a name in `folder`, which is gone as soon as it is closed.
+pub(crate) fn temporary(folder: &Path) -> Result<File, Error> {
+    tempfile::tempfile_in(folder).map_err(Error::io(folder, "create a temporary file in"))
+}
+
 /// Replaces the content of a file. Readers see either all of the old content or all of the new.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let mut part = path.as_os_str().to_owned();
@@ -155,7 +160,10 @@ pub struct Lines<T> {
 
 /// Reads the complete lines of a log of JSON objects and verifies each. A missing file is an empty log.
 pub fn read_json_lines<T: DeserializeOwned>(path: &Path, max_bytes: u64) -> Result<Lines<T>, Error> {
-    let mut bytes = if path.exists() { read_limited(path, max_bytes)? } else { Vec::new() };
+    let mut bytes = match read_limited(path, max_bytes) {
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        bytes => bytes?,
+    };
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let torn = whole < bytes.len();
     bytes.truncate(whole);
@@ -219,6 +227,9 @@ pub fn lock(path: &Path) -> Result<Lock, Error> {
             let mut holder = String::new();
             let _ = (&mut file).take(1024).read_to_string(&mut holder); // the text only helps to find the process
             return Err(Error::Locked { path: parent(path), holder: holder.trim().to_owned() });
+        }
+        Err(TryLockError::Error(source)) if source.kind() == std::io::ErrorKind::Unsupported => {
+            return Err(Error::NoLocks { path: parent(path) });
         }
         Err(TryLockError::Error(source)) => return Err(Error::io(path, "lock")(source)),
     }

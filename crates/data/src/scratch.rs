@@ -9,7 +9,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::{Episode, Episodes, Error, Schema, Steps, Store};
+use crate::{Episode, Episodes, Error, Schema, Steps, Store, files};
 
 /// Decoded episodes of one or more stores of one schema.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct Place {
 impl ScratchFile {
     /// An empty file in `folder`, for episodes of a schema.
     pub fn create(folder: &Path, schema: &Schema) -> Result<Self, Error> {
-        let file = tempfile::tempfile_in(folder).map_err(Error::io(folder, "create a temporary file in"))?;
+        let file = files::temporary(folder)?;
         Ok(Self {
             file,
             folder: folder.to_owned(),

@@ -15,9 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::files::{self, Lines};
-use crate::{Episode, Error, Schema, shard};
+use crate::{Episode, Error, Label, Schema, shard};
 
 const FORMAT: u32 = 3; // 1: the last row had a null list for its action; 2: no hashes in store.json and index.jsonl
+const INDEX: &str = "index.jsonl";
 const MAX_SCHEMA_BYTES: u64 = 1 << 20;
 const MAX_INDEX_BYTES: u64 = 1 << 28;
 
@@ -36,7 +37,7 @@ pub struct Store {
 struct Shard {
     episodes: Range<u64>,
     blake3: String,
-    /// Whether this process has compared the file with its hash.
+    /// Whether the file was compared with its hash since the store was opened.
     verified: AtomicBool,
 }
 
@@ -65,6 +66,7 @@ impl Store {
         files::create_fresh_dir(dir)?;
         let path = dir.join("store.json");
         let manifest = Manifest { format: FORMAT, schema };
+        files::write_json_lines::<Line>(&dir.join(INDEX), &[])?;
         files::write_json(&path, &manifest)?;
         Ok(Store { dir: dir.to_owned(), schema: manifest.schema, shards: Vec::new(), lengths: Vec::new(), torn: false })
     }
@@ -90,6 +92,9 @@ impl Store {
             torn: false,
         };
         let index = store.index();
+        if !index.is_file() {
+            return Err(Error::content(&index, "index", "missing; restore it from a backup"));
+        }
         let Lines { values, torn } = files::read_json_lines::<Line>(&index, MAX_INDEX_BYTES)?;
         store.torn = torn;
         for (n, line) in values.into_iter().enumerate() {
@@ -110,6 +115,23 @@ impl Store {
     /// The task and the shapes that all episodes share.
     pub fn schema(&self) -> &Schema {
         &self.schema
+    }
+
+    /// Checks that labels are of episodes of this store, and within them.
+    pub fn check_labels(&self, labels: &[Label]) -> Result<(), Error> {
+        labels.iter().try_for_each(|label| label.check_in(&self.lengths))
+    }
+
+    /// Checks that the folder has no shards that are not in the index.
+    pub fn check_no_others(&self) -> Result<(), Error> {
+        let known: Vec<PathBuf> = (0..self.shards.len()).map(|n| self.shard_path(n)).collect();
+        let is_shard = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "parquet");
+        match files::list(&self.dir)?.into_iter().find(|path| is_shard(path) && !known.contains(path)) {
+            Some(other) => {
+                Err(Error::content(&other, "shard", "not in the index; an interrupted append leaves one behind"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The number of episodes.
@@ -204,7 +226,7 @@ impl Store {
         self.each_shard(range, |file, part| shard::decode(file, &self.schema, part, with_signals))
     }
 
-    /// Decodes the shards of a range of episodes, each verified when this process first reads it.
+    /// Decodes the shards of a range of episodes, each verified when it is first read.
     fn each_shard<T>(
         &self,
         range: Range<u64>,
@@ -231,7 +253,7 @@ impl Store {
         Ok(all)
     }
 
-    /// Opens a shard and, the first time, compares it with its hash.
+    /// Opens a shard and, if it is the first time, compares it with its hash.
     fn open_shard(&self, n: usize) -> Result<File, Error> {
         let path = self.shard_path(n);
         let Shard { episodes: held, blake3, verified } = &self.shards[n];
@@ -285,7 +307,7 @@ impl Store {
     }
 
     fn index(&self) -> PathBuf {
-        self.dir.join("index.jsonl")
+        self.dir.join(INDEX)
     }
 
     fn shard_path(&self, n: usize) -> PathBuf {

@@ -8,7 +8,7 @@ use prudence_safety::SafetyModel;
 use serde::Serialize;
 
 use crate::agent::Agent;
-use crate::fitting::{check_stores, load_model, torn_line};
+use crate::fitting::{check_stores, load_model};
 use crate::folder::{Invocation, RunFolder};
 use crate::session::Session;
 use crate::training::{Data, jobs, train_all};
@@ -46,7 +46,8 @@ pub struct Collected {
 /// ```
 pub fn collect(task: &Task, dir: &Path, session: &Session) -> Result<Collected, Error> {
     task.check_warm_up("collect.steps", task.settings().collect.steps)?;
-    footprint::training(task, &[Algorithm::Sac], session.agents(task.settings().run.seeds), 0)?;
+    let settings = task.settings();
+    footprint::training(task, &[Algorithm::Sac], session.agents(settings.run.seeds), settings.collect.steps, 0)?;
     let (folder, task, _lock) = RunFolder::create(dir, task, &Invocation::Collect, None)?;
     collect_in(&task, &folder, session)
 }
@@ -102,7 +103,7 @@ pub fn train(
     let algorithms = &task.settings().run.algo;
     let agents = session.agents(algorithms.len() as u64 * task.settings().run.seeds);
     let stored = stores.iter().map(|path| Ok(Store::open(path)?.steps())).sum::<Result<u64, Error>>()?;
-    footprint::training(task, algorithms, agents, stored)?;
+    footprint::training(task, algorithms, agents, task.settings().train.steps, stored.into())?;
     let (folder, task, _lock) = RunFolder::create(dir, task, &invocation, model)?;
     train_in(&task, &folder, model.cloned(), stores, session)
 }
@@ -116,9 +117,6 @@ pub(crate) fn train_in(
 ) -> Result<Vec<Agent>, Error> {
     let model = model.map(Arc::new);
     let stored = if stores.is_empty() { None } else { Some(Dataset::decode(stores, folder.root())?) };
-    for path in stored.iter().flat_map(|stored| &stored.torn) {
-        session.progress().say(&torn_line(path));
-    }
     let algorithms = &task.settings().run.algo;
     let (constrained, plain): (Vec<Algorithm>, Vec<Algorithm>) =
         algorithms.iter().partition(|algorithm| algorithm.constraint().is_some());

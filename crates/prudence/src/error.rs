@@ -75,12 +75,6 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A log whose last line is incomplete.
-    #[error("{}: the last line is incomplete", .path.display())]
-    Torn {
-        /// The file.
-        path: PathBuf,
-    },
     /// Arrays that would not fit into memory; nothing was allocated.
     #[error("not enough memory for {what}: about {} needed, {} available", bytes(*needed), bytes(*available))]
     TooMuchMemory {
@@ -160,6 +154,8 @@ impl Error {
             Self::In { source, .. } | Self::Training { source, .. } | Self::Replica { source, .. } => source.kind(),
             Self::Threads(_) | Self::Engine(EngineError::Fetch { .. }) => ErrorKind::Failure,
             Self::Safety(SafetyError::Diverged { .. } | SafetyError::Device(_)) => ErrorKind::Failure,
+            Self::Safety(SafetyError::Episodes(DataError::Io { source, .. }))
+            | Self::Agent(AgentError::Episodes(DataError::Io { source, .. })) => of_io(source),
             Self::Agent(error) => match error {
                 AgentError::Diverged { .. } | AgentError::Device(_) => ErrorKind::Failure,
                 AgentError::Safety(SafetyError::Diverged { .. } | SafetyError::Device(_)) => ErrorKind::Failure,

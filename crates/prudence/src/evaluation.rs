@@ -69,27 +69,44 @@ pub fn evaluate(task: &Task, dir: &Path, settings: &TestSettings, session: &Sess
         Ok(tested)
     };
     let tested: Vec<Tested> = session.pool().install(|| agents.par_iter().map(one).collect::<Result<_, _>>())?;
-    let mut results = of_algorithms(task, &invocation, &tested, None);
+    let replicas = folder.replicas()?;
+    let results = |tested: &[Tested], rule: Option<&str>| -> Vec<AlgoResult> {
+        let mut results = Vec::new();
+        for algorithm in Algorithm::ALL {
+            let of: Vec<(&AgentFolder, &Tested)> =
+                agents.iter().zip(tested).filter(|(agent, _)| agent.algorithm == algorithm).collect();
+            let collects = algorithm.constraint().is_none() && !matches!(invocation, Invocation::Train { .. });
+            let steps = if collects { task.settings().collect.steps } else { task.settings().train.steps };
+            let result = |of: &[&Tested]| AlgoResult {
+                rule: rule.map(str::to_owned),
+                // The model was not fitted to another rule.
+                model_accuracy: reporting::result(algorithm, steps, of).model_accuracy.filter(|_| rule.is_none()),
+                ..reporting::result(algorithm, steps, of)
+            };
+            let of_replica = |replica: &RunFolder| -> Option<(u64, AlgoResult)> {
+                let own = of.iter().filter(|(agent, _)| agent.dir.starts_with(replica.root()));
+                let own: Vec<&Tested> = own.map(|(_, tested)| *tested).collect();
+                Some((own.first()?.seed, result(&own)))
+            };
+            let by_replica: Vec<(u64, AlgoResult)> = replicas.iter().filter_map(of_replica).collect();
+            let by_replica: Vec<(u64, &AlgoResult)> = by_replica.iter().map(|(seed, result)| (*seed, result)).collect();
+            if !by_replica.is_empty() {
+                results.push(AlgoResult {
+                    rule: rule.map(str::to_owned),
+                    ..AlgoResult::from_replicas(algorithm.name(), &by_replica)
+                });
+            } else if !of.is_empty() {
+                results.push(result(&of.iter().map(|(_, tested)| *tested).collect::<Vec<_>>()));
+            }
+        }
+        results
+    };
+    let mut all = results(&tested, None);
     for rule in &rules {
         let judged: Vec<Tested> = tested.iter().map(|tested| tested.judged_by(rule)).collect();
-        results.extend(of_algorithms(task, &invocation, &judged, Some(rule.text())));
+        all.extend(results(&judged, Some(rule.text())));
     }
-    Ok(results)
-}
-
-/// One result per algorithm; `rule` is the one that judged, if it is not the task's.
-fn of_algorithms(task: &Task, invocation: &Invocation, tested: &[Tested], rule: Option<&str>) -> Vec<AlgoResult> {
-    let mut results = Vec::new();
-    for algorithm in Algorithm::ALL {
-        let of: Vec<&Tested> = tested.iter().filter(|t| t.algorithm == algorithm).collect();
-        if of.is_empty() {
-            continue;
-        }
-        let collects = algorithm.constraint().is_none() && !matches!(invocation, Invocation::Train { .. });
-        let steps = if collects { task.settings().collect.steps } else { task.settings().train.steps };
-        results.push(AlgoResult { rule: rule.map(str::to_owned), ..reporting::result(algorithm, steps, &of) });
-    }
-    results
+    Ok(all)
 }
 
 /// Loads a trained agent from its folder.

@@ -38,10 +38,12 @@ pub struct Fitted {
     pub held_out: Quality,
     /// The predicted log P(safe) and the label of each held-out episode.
     pub predictions: Vec<(f64, bool)>,
+    /// A hash of everything that the fit depended on.
+    pub setup: String,
 }
 
 /// Fits a safety model to the labelled episodes of these stores and writes it, with its quality, into the folder `out`.
-/// If both files already exist, they are read instead.
+/// If this fit has already written both files, they are read instead.
 ///
 /// ```
 /// use prudence::{Labeller, Session, Task};
@@ -63,21 +65,28 @@ pub fn fit(
     seed: u64,
     session: &Session,
 ) -> Result<(SafetyModel, Fitted), Error> {
-    if let Some(fitted) = read_fit(out)? {
-        return Ok(fitted);
-    }
     check_stores(task, stores)?;
     create_dir(out)?;
-    let _lock = lock(&out.join(".lock"))?;
+    let _lock = lock(&out.join(".prudence-fit.lock"))?;
     let data = Dataset::decode(stores, out)?;
     fit_to(task, &data, out, seed, session)
 }
 
-/// The model and its quality, if a fit has written both.
-fn read_fit(out: &Path) -> Result<Option<(SafetyModel, Fitted)>, Error> {
+/// The model and its quality, if this fit has written both.
+fn read_fit(out: &Path, setup: &str) -> Result<Option<(SafetyModel, Fitted)>, Error> {
     let (model, quality) = (model_file(out), quality_file(out));
-    let complete = model.is_file() && quality.is_file();
-    complete.then(|| Ok((load_model(&model)?, read_json(&quality, MAX_QUALITY_BYTES)?))).transpose()
+    if !(model.is_file() && quality.is_file()) {
+        return Ok(None);
+    }
+    let fitted: Fitted = read_json(&quality, MAX_QUALITY_BYTES)?;
+    if fitted.setup != setup {
+        return Err(Error::content(
+            &model,
+            "this model was fitted to other episodes or labels, or with other settings",
+        ));
+    }
+    fit_checkpoint::remove(out)?;
+    Ok(Some((load_model(&model)?, fitted)))
 }
 
 /// Fits a model to the labels of decoded stores. An interrupted fit continues from its state in `out`.
@@ -88,18 +97,15 @@ pub(crate) fn fit_to(
     seed: u64,
     session: &Session,
 ) -> Result<(SafetyModel, Fitted), Error> {
-    if let Some(fitted) = read_fit(out)? {
-        return Ok(fitted);
-    }
     let settings = &task.settings().safety;
     let segments = data.segments(settings.held_out)?;
-    for path in data.torn.iter().chain(&segments.torn) {
-        session.progress().say(&torn_line(path));
+    let setup = setup_hash(task, data, &segments, seed);
+    if let Some(fitted) = read_fit(out, &setup)? {
+        return Ok(fitted);
     }
     let longest = segments.training.iter().map(|segment| segment.end - segment.start).max();
     footprint::fit(task, longest.unwrap_or(0))?;
     create_dir(out)?;
-    let setup = setup_hash(task, data, &segments, seed);
     let device = Cpu::<f32>::new();
     let model = session.pool().install(|| -> Result<SafetyModel, Error> {
         let horizon = task.spec().horizon;
@@ -136,6 +142,7 @@ pub(crate) fn fit_to(
         data_segments: all.count() as u64,
         held_out: Quality::of(&predictions),
         predictions,
+        setup,
     };
     write_json(&quality_file(out), &fitted)?;
     write_atomic(&model_file(out), &model.to_bytes()?)?;
@@ -143,17 +150,12 @@ pub(crate) fn fit_to(
     Ok((Arc::unwrap_or_clone(model), fitted))
 }
 
-/// The warning about a log whose last line is incomplete.
-pub(crate) fn torn_line(path: &Path) -> String {
-    format!("warning: {}: the last line is incomplete, as after a crash; it is ignored", path.display())
-}
-
 /// A hash of everything that a fit depends on, except the code.
 fn setup_hash(task: &Task, data: &Dataset, segments: &Segments, seed: u64) -> String {
     let mut hash = blake3::Hasher::new();
     let settings = &task.settings().safety;
     hash.update(format!("{settings:?} {} {seed} {}", task.spec().horizon, data.episodes.fingerprint()).as_bytes());
-    hash.update(format!("{:?}", segments.training).as_bytes());
+    hash.update(format!("{:?} {:?}", segments.training, segments.held_out).as_bytes());
     hash.finalize().to_hex().to_string()
 }
 

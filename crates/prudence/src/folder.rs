@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Algorithm, Error, Task};
 
 const CONFIG: &str = "config.toml";
-const LOCK: &str = ".lock";
+const LOCK: &str = ".prudence.lock";
 const MAX_FILE_BYTES: u64 = 16 << 20;
 pub(crate) const MAX_RECORD_BYTES: u64 = 1 << 30;
 
@@ -95,10 +95,12 @@ impl RunFolder {
         }
         copies.push((CONFIG, settings.to_toml()?.into_bytes()));
         let folder = Self::at(root);
-        Self::check_free(root)?;
+        let names: Vec<&str> = copies.iter().map(|(name, _)| *name).collect();
+        let check_free = || Self::check_free(root, &names, model.is_some());
         files::create_dir(root)?;
+        check_free()?;
         let lock = folder.lock()?;
-        Self::check_free(root)?; // another process may have been faster
+        check_free()?; // another process may have been faster
         let mut hashes = BTreeMap::new();
         for (name, bytes) in &copies {
             write_atomic(&root.join(name), bytes)?;
@@ -112,14 +114,28 @@ impl RunFolder {
         Ok((folder, task, lock))
     }
 
-    /// Refuses a folder that cannot become that of a new run: it may be missing, empty, or left behind by a process that
-    /// was killed while it created the folder.
-    fn check_free(root: &Path) -> Result<(), Error> {
-        let found = if root.exists() { files::list(root)? } else { Vec::new() };
-        let is = |path: &PathBuf, name: &str| path.file_name().is_some_and(|found| found == name);
-        let left_behind = found.iter().any(|path| is(path, LOCK))
-            && found.iter().all(|path| is(path, "round-0") || !(path.is_dir() || is(path, "command.json")));
-        if found.is_empty() || left_behind {
+    /// Refuses a folder that has anything in it but what a process leaves behind that was killed while it created the same
+    /// folder: the lock, which comes first, and some of these files.
+    fn check_free(root: &Path, names: &[&str], model: bool) -> Result<(), Error> {
+        let relative = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
+        let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
+        while let Some(folder) = folders.pop() {
+            for path in files::list(&folder)? {
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    found.push(relative(&path));
+                }
+            }
+        }
+        let ours = |file: &String| {
+            let name = file.strip_suffix(".part").unwrap_or(file);
+            name == LOCK
+                || names.contains(&name)
+                || (model && name == "round-0/safety/model.safetensors")
+                || file == "command.json.part"
+        };
+        if found.is_empty() || (found.iter().any(|file| file == LOCK) && found.iter().all(ours)) {
             Ok(())
         } else {
             Err(prudence_data::Error::NotFresh { path: root.to_owned() }.into())
@@ -276,6 +292,26 @@ fn numbered(folder: &Path, prefix: &str) -> Result<Vec<u64>, Error> {
     Ok(files::list(folder)?.iter().filter_map(number).collect())
 }
 
+/// The run or collection that a store of episodes belongs to, and the round and the seed of the agent that played them.
+pub(crate) fn origin_of(store: &Path) -> Result<(RunFolder, u64, u64), Error> {
+    let whole = store.canonicalize().map_err(Error::io(store, "open"))?;
+    let name = |up: usize| whole.ancestors().nth(up).and_then(|path| path.file_name()?.to_str());
+    let number = |text: Option<&str>, prefix: &str| text?.rsplit_once(prefix)?.1.parse::<u64>().ok();
+    // As `RunFolder::episodes` and `RunFolder::collection` spell them.
+    let place = match (name(1), number(name(2), "round-")) {
+        (Some("data"), Some(round)) => whole.ancestors().nth(3).map(|run| (run, round)),
+        _ => whole.parent().map(|run| (run, 0)),
+    };
+    let run = place.map(|(run, round)| (RunFolder::at(run), round)).filter(|(run, _)| run.is_created());
+    match (run, number(name(0), "seed-")) {
+        (Some((run, round)), Some(seed)) => Ok((run, round, seed)),
+        _ => Err(Error::content(
+            store,
+            "not a store in the folder of a run or a collection, so its episodes cannot be replayed",
+        )),
+    }
+}
+
 /// The file of a safety model in its folder.
 pub(crate) fn model_file(folder: &Path) -> PathBuf {
     folder.join("model.safetensors")
@@ -351,6 +387,6 @@ impl AgentFolder {
     /// Reads the training records.
     pub fn records(&self) -> Result<Vec<Record>, Error> {
         let Lines { values, torn } = read_json_lines(&self.metrics(), MAX_RECORD_BYTES)?;
-        if torn { Err(Error::Torn { path: self.metrics() }) } else { Ok(values) }
+        if torn { Err(prudence_data::Error::Torn { path: self.metrics() }.into()) } else { Ok(values) }
     }
 }

@@ -16,8 +16,15 @@ struct Part {
     bytes: u128,
 }
 
-/// Refuses settings under which `agents` agents at a time, which share `stored` transitions, would not fit into memory.
-pub(crate) fn training(task: &Task, algorithms: &[Algorithm], agents: usize, stored: u64) -> Result<(), Error> {
+/// Refuses settings under which `agents` agents at a time would not fit into memory, each training for `steps` steps from
+/// `stored` transitions that they share.
+pub(crate) fn training(
+    task: &Task,
+    algorithms: &[Algorithm],
+    agents: usize,
+    steps: u64,
+    stored: u128,
+) -> Result<(), Error> {
     let settings = task.settings();
     let (agent, train, multiplier) = (&settings.agent, &settings.train, &settings.multiplier);
     let (s, a) = (task.spec().observation.dim(), task.spec().action.dim());
@@ -35,7 +42,9 @@ pub(crate) fn training(task: &Task, algorithms: &[Algorithm], agents: usize, sto
     let update = batch * (2 * units * (1 + critics) + 2 * state + 5 * a as u128 + 8);
     let estimate = multiplier.batch as u128 * (2 * units + 2 * state + 3 * a as u128);
     let row = (s + memory + a + 3) as u128;
-    let own = 2 * u128::from(train.steps.min(train.capacity.max(task.spec().horizon) as u64)) * row;
+    // A ring has room for episodes of a single step, but only the rows that are used take memory.
+    let rows = u128::from(steps.min(train.capacity.max(task.spec().horizon) as u64));
+    let own = (rows + rows / 10) * row;
     let hidden = format!("agent.hidden = {:?}", agent.hidden);
     let in_memory = if train.replay.in_file() { 0 } else { 1 };
     check(vec![
@@ -50,11 +59,11 @@ pub(crate) fn training(task: &Task, algorithms: &[Algorithm], agents: usize, sto
         },
         Part {
             what: format!(
-                "the replay buffers of {agents} agents (train.steps = {}, train.capacity = {}; they can be in files: \
+                "the replay buffers of {agents} agents ({} steps, train.capacity = {}; they can be in files: \
                  train.replay = \"file\")",
-                train.steps, train.capacity
+                steps, train.capacity
             ),
-            bytes: in_memory * (agents * own + u128::from(stored) * row) * NUMBER,
+            bytes: in_memory * (agents * own + stored * row) * NUMBER,
         },
     ])
 }
@@ -94,12 +103,19 @@ fn check(parts: Vec<Part>) -> Result<(), Error> {
     }
 }
 
-/// The memory that the system can give without swapping; where it does not say, half of the address space.
+/// The memory that this process can still take without swapping: what the system has, or what the limit of its control
+/// group leaves (in a container); where nothing says, half of the address space.
 fn available() -> u64 {
-    let line = |text: String| -> Option<u64> {
+    let text = |path: &str| String::from_utf8(read_limited(path.as_ref(), 1 << 16).ok()?).ok();
+    let number = |path: &str| text(path)?.trim().parse::<u64>().ok();
+    let left = |limit: &str, used: &str| Some(number(limit)?.saturating_sub(number(used)?));
+    let system = text("/proc/meminfo").and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
         Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
-    };
-    let text = read_limited("/proc/meminfo".as_ref(), 1 << 16).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    text.and_then(line).unwrap_or(1 << 62)
+    });
+    let groups = [
+        left("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        left("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ];
+    groups.into_iter().chain([system]).flatten().min().unwrap_or(1 << 62)
 }

@@ -15,12 +15,12 @@ use prudence_safety::{SafetyModel, Scorer};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::folder::RunFolder;
+use crate::folder::{RunFolder, origin_of};
 use crate::{Error, Task};
 
 /// The least, the mean and the greatest of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Range {
+pub struct Summary {
     /// The least.
     pub min: f64,
     /// The mean.
@@ -29,7 +29,7 @@ pub struct Range {
     pub max: f64,
 }
 
-impl Range {
+impl Summary {
     fn of(numbers: impl Iterator<Item = f64> + Clone) -> Self {
         let n = numbers.clone().count() as f64;
         Self {
@@ -70,9 +70,9 @@ pub struct StoreInfo {
     /// Their steps in all.
     pub steps: u64,
     /// Their lengths.
-    pub lengths: Range,
+    pub lengths: Summary,
     /// Their returns.
-    pub returns: Range,
+    pub returns: Summary,
     /// How many ended by termination and not at the horizon.
     pub terminated: u64,
     /// How many have a label as a whole.
@@ -83,6 +83,8 @@ pub struct StoreInfo {
     pub segments: u64,
     /// The number of labels of each annotator, overruled ones included.
     pub annotators: BTreeMap<String, u64>,
+    /// Files that end with an incomplete line, which does not count.
+    pub torn: Vec<PathBuf>,
 }
 
 impl StoreInfo {
@@ -112,13 +114,14 @@ impl StoreInfo {
             signals: schema.signals.clone(),
             episodes: store.len(),
             steps: store.steps(),
-            lengths: Range::of(store.lengths().iter().map(|steps| f64::from(*steps))),
-            returns: Range::of(returns.iter().copied()),
+            lengths: Summary::of(store.lengths().iter().map(|steps| f64::from(*steps))),
+            returns: Summary::of(returns.iter().copied()),
             terminated,
             labelled: whole.len() as u64,
             safe: whole.iter().filter(|label| label.safe).count() as u64,
             segments: (labels.len() - whole.len()) as u64,
             annotators,
+            torn: store.torn().into_iter().chain(log.torn()).collect(),
         })
     }
 }
@@ -180,55 +183,34 @@ impl StoredEpisode {
     /// Plays the recorded actions again, in the environment of the run that the store belongs to, and calls `see` with the
     /// initial state and after each step. Observations that differ from the recorded ones are an error: the environment
     /// is another one than that of the recording.
-    pub fn replay(
+    pub fn replay<E: From<Error>>(
         &self,
         store: &Path,
-        mut see: impl FnMut(&dyn Env, usize) -> Result<(), Error>,
-    ) -> Result<Task, Error> {
-        let (run, seed) = start_of(store, self.number)?;
-        let task = Task::open(&run)?;
+        mut see: impl FnMut(&dyn Env, usize) -> Result<(), E>,
+    ) -> Result<Task, E> {
+        let (run, round, seed) = origin_of(store)?;
+        let seed = subseed(subseed(seed, "round", round), "train", self.number);
+        let task = Task::open(run.root())?;
         let (mut env, mut observation) = (task.make_env()?, vec![0.0; self.episode.observation_width]);
-        env.reset(seed, &mut observation)?;
+        env.reset(seed, &mut observation).map_err(Error::from)?;
         for t in 0..=self.episode.len() {
             if observation.iter().zip(self.episode.observation(t)).any(|(now, then)| *now as f32 != *then) {
                 let problem = format!("replaying episode {} gives other observations from step {t} on", self.number);
-                return Err(Error::content(store, problem));
+                return Err(Error::content(store, problem).into());
             }
             see(&*env, t)?;
             if t < self.episode.len() {
                 let action: Vec<f64> = self.episode.action(t).iter().map(|a| f64::from(*a)).collect();
-                env.step(&action, &mut observation)?;
+                env.step(&action, &mut observation).map_err(Error::from)?;
             }
         }
         Ok(task)
     }
 }
 
-/// The run that a store belongs to and the seed with which an episode of it started.
-fn start_of(store: &Path, episode: u64) -> Result<(PathBuf, u64), Error> {
-    let whole = store.canonicalize().map_err(Error::io(store, "open"))?;
-    let name = |up: usize| whole.ancestors().nth(up).and_then(|path| path.file_name()?.to_str());
-    let number = |text: Option<&str>, prefix: &str| text?.rsplit_once(prefix)?.1.parse::<u64>().ok();
-    // RUN/round-R/data/ALGO-seed-S, or EPISODES/episodes-seed-S
-    let place = match (name(1), number(name(2), "round-")) {
-        (Some("data"), Some(round)) => whole.ancestors().nth(3).map(|run| (run, round)),
-        _ => whole.parent().map(|run| (run, 0)),
-    };
-    let of_run = place.filter(|(run, _)| RunFolder::at(run).is_created());
-    match (of_run, number(name(0), "seed-")) {
-        (Some((run, round)), Some(seed)) => {
-            Ok((run.to_owned(), subseed(subseed(seed, "round", round), "train", episode)))
-        }
-        _ => Err(Error::content(
-            store,
-            "not a store in the folder of a run or a collection, so its episodes cannot be replayed",
-        )),
-    }
-}
-
 /// The outcome of checking a file.
 #[derive(Debug)]
-pub struct Checked {
+pub struct FileCheck {
     /// The file.
     pub path: PathBuf,
     /// What is wrong with it, if anything.
@@ -236,7 +218,7 @@ pub struct Checked {
 }
 
 /// Verifies every file below a folder whose content prudence depends on: hashes, shapes, labels, completeness.
-pub fn check(folder: &Path) -> Result<Vec<Checked>, Error> {
+pub fn check_files(folder: &Path) -> Result<Vec<FileCheck>, Error> {
     let mut checked = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -244,7 +226,7 @@ pub fn check(folder: &Path) -> Result<Vec<Checked>, Error> {
             if path.is_dir() {
                 folders.push(path);
             } else if let Some(outcome) = check_file(&path) {
-                checked.push(Checked { problem: outcome.err(), path });
+                checked.push(FileCheck { problem: outcome.err(), path });
             }
         }
     }
@@ -257,10 +239,12 @@ const LIMIT: u64 = 4 << 30;
 /// `None` for files that nothing depends on: figures, reports, TensorBoard events, locks.
 fn check_file(path: &Path) -> Option<Result<(), Error>> {
     let folder = path.parent()?;
-    let whole = |torn: Option<PathBuf>| torn.map_or(Ok(()), |path| Err(Error::Torn { path }));
+    let whole = |torn: Option<PathBuf>| torn.map_or(Ok(()), |path| Err(prudence_data::Error::Torn { path }.into()));
     let outcome = match path.file_name()?.to_str()? {
         "store.json" => Store::open(folder).map_err(Error::from).and_then(|store| {
             store.shards().try_for_each(|shard| store.read(shard).map(drop))?;
+            store.check_labels(LabelLog::open(&label_path(folder))?.labels())?;
+            store.check_no_others()?;
             whole(store.torn())
         }),
         "labels.jsonl" => LabelLog::open(path).map_err(Error::from).and_then(|log| whole(log.torn())),

@@ -62,7 +62,7 @@ pub use estimate::Estimate;
 pub use evaluation::{TestSettings, evaluate};
 pub use fitting::{Fitted, check_stores, fit, load_model};
 pub use folder::{AgentFolder, Invocation, RunFolder};
-pub use inspect::{Checked, Range, StoreInfo, StoredEpisode, check};
+pub use inspect::{FileCheck, StoreInfo, StoredEpisode, Summary, check_files};
 pub use labelling::{Labelled, Labeller, label, stores};
 pub use provenance::{duration, version};
 pub use reporting::{CurveKind, percent, plot};

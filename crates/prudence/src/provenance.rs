@@ -2,11 +2,12 @@
 
 use prudence_core::clock::{Stopwatch, timestamp};
 use prudence_data::files::{append_json_lines, read_json_lines, read_limited};
+use prudence_nn::cpu::Vectors;
 use serde::{Deserialize, Serialize};
 
+use crate::Task;
 use crate::folder::{MAX_RECORD_BYTES, RunFolder};
 use crate::session::Session;
-use crate::{Error, Task};
 
 /// The version and, if the program was built in a repository, its commit: `0.1.0 (1234567)`.
 ///
@@ -24,6 +25,8 @@ struct Work {
     seconds: f64,
     version: String,
     machine: String,
+    /// The vector extension in use; it changes the speed and no bit of a result.
+    vectors: String,
     threads: usize,
 }
 
@@ -49,6 +52,7 @@ impl Drop for Working<'_> {
             seconds: self.watch.seconds(),
             version: version().to_owned(),
             machine: machine(),
+            vectors: Vectors::current().name().to_owned(),
             threads: self.threads,
         };
         // The results do not depend on it, and there is nobody to tell.
@@ -57,18 +61,20 @@ impl Drop for Working<'_> {
 }
 
 /// The last line of a report: the rule, the program, the date, the duration and the machine.
-pub(crate) fn foot(task: &Task, folder: &RunFolder, now: &Working<'_>) -> Result<String, Error> {
-    let earlier = read_json_lines::<Work>(&folder.sessions(), MAX_RECORD_BYTES)?.values;
+pub(crate) fn foot(task: &Task, folder: &RunFolder, now: &Working<'_>) -> String {
+    // No result depends on these lines, so a damaged one must not keep a run from being finished.
+    let earlier =
+        read_json_lines::<Work>(&folder.sessions(), MAX_RECORD_BYTES).map_or(Vec::new(), |lines| lines.values);
     let seconds = earlier.iter().map(|work| work.seconds).sum::<f64>() + now.watch.seconds();
     let started = earlier.first().map_or(&now.started, |work| &work.started);
-    Ok(format!(
+    format!(
         "Rule: {}. prudence {}; started {started}; {} on {} with {} threads.",
         task.rule().text(),
         version(),
         duration(seconds),
         machine(),
         now.threads
-    ))
+    )
 }
 
 /// A duration in words.

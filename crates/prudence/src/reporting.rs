@@ -31,7 +31,9 @@ pub(crate) fn result(algorithm: Algorithm, steps: u64, agents: &[&Tested]) -> Al
     let own = Quality::of(&own_predictions(agents));
     result.model_accuracy = (own.episodes > 0).then_some(own.accuracy);
     let tests = || agents.iter().flat_map(|agent| &agent.tests);
-    result.steps_kept = Some(tests().map(|t| t.steps_kept).sum::<f64>() / tests().count() as f64);
+    let length = |t: &TestEpisode| t.episode.len() as f64;
+    let kept = tests().map(|t| t.steps_kept * length(t)).sum::<f64>();
+    result.steps_kept = Some(kept / tests().map(length).sum::<f64>());
     if agents.iter().all(|agent| !agent.sampled.is_empty()) {
         let drawn = AlgoResult::from_seeds(algorithm.name(), steps, &seeds(|agent| &agent.sampled));
         result.sampled_safe_share = Some(drawn.safe_share);
@@ -216,7 +218,7 @@ pub(crate) fn write(
         ("the agents' own episodes".to_owned(), probabilities(&own)),
     ]));
     let notes = notes(task, outcome, &evaluation, &multipliers);
-    write_files(folder, &evaluation, &figures, &notes, &provenance::foot(task, folder, working)?)?;
+    write_files(folder, &evaluation, &figures, &notes, &provenance::foot(task, folder, working))?;
     Ok(evaluation)
 }
 
@@ -236,7 +238,7 @@ pub(crate) fn write_replicas(
         figure::multiplier(&multipliers),
     ];
     let notes = ["Each replica has its own report in its folder, with the notes on its agents.".to_owned()];
-    write_files(folder, evaluation, &figures, &notes, &provenance::foot(task, folder, working)?)
+    write_files(folder, evaluation, &figures, &notes, &provenance::foot(task, folder, working))
 }
 
 fn write_files(
@@ -320,7 +322,11 @@ fn notes(task: &Task, outcome: &Outcome, evaluation: &Evaluation, multipliers: &
     }
     if let Some(round) = outcome.rounds.last() {
         let safe = round.fitted.held_out.safe_share;
-        notes.push(format!("{:.1} % of the held-out episodes of the last fit are safe.", 100.0 * safe));
+        if safe.is_nan() {
+            notes.push("No episode was held out of the last fit.".to_owned());
+        } else {
+            notes.push(format!("{} of the held-out episodes of the last fit are safe.", percent(safe)));
+        }
     }
     notes.push(
         "All seeds and algorithms of a run share its episodes and safety models. Intervals over seeds therefore do not \

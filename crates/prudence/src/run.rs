@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use prudence_agent::population::Population;
 use prudence_core::random::subseed;
-use prudence_data::{Dataset, Label, LabelLog, Rule, label_path};
+use prudence_data::{Dataset, LabelLog, Rule, label_path, latest};
 use prudence_nn::Cpu;
 use prudence_report::records::Evaluation;
 use prudence_safety::{Quality, SafetyModel};
@@ -21,6 +21,7 @@ use crate::labelling::OfStore;
 use crate::provenance::Working;
 use crate::reporting::{own_predictions, percent};
 use crate::session::Session;
+use crate::settings::RunSettings;
 use crate::training::{Data, Job, jobs, train_all};
 use crate::{Algorithm, Error, Estimate, Task, TestEpisode, footprint, labelling, replicas, reporting};
 
@@ -83,9 +84,10 @@ pub(crate) struct Outcome {
 pub fn run(task: &Task, dir: &Path, session: &Session) -> Result<Evaluation, Error> {
     task.check_warm_up("collect.steps", task.settings().collect.steps)?;
     check_memory(task, session)?;
+    let estimate = session.progress().is_watched().then(|| Estimate::of(task, session)).transpose()?;
     let (folder, task, _lock) = RunFolder::create(dir, task, &Invocation::Run, None)?;
-    if session.progress().is_watched() {
-        session.progress().say(&format!("{}: {}", dir.display(), Estimate::of(&task, session)?));
+    if let Some(estimate) = estimate {
+        session.progress().say(&format!("{}: {estimate}", dir.display()));
     }
     run_in(&task, &folder, session)
 }
@@ -118,6 +120,7 @@ pub enum Resumed {
 pub fn resume(task: &Task, dir: &Path, session: &Session) -> Result<Resumed, Error> {
     let (folder, invocation) = RunFolder::open(dir)?;
     let _lock = folder.lock()?;
+    check_memory(task, session)?;
     match invocation {
         Invocation::Run => Ok(Resumed::Run(Box::new(run_in(task, &folder, session)?))),
         Invocation::Collect => Ok(Resumed::Collect(collect_in(task, &folder, session)?)),
@@ -131,9 +134,16 @@ pub fn resume(task: &Task, dir: &Path, session: &Session) -> Result<Resumed, Err
 /// Refuses settings under which any stage would not fit into memory.
 fn check_memory(task: &Task, session: &Session) -> Result<(), Error> {
     let settings = task.settings();
-    let run = &settings.run;
-    let agents = session.agents(run.replicas * run.seeds * run.algo.len() as u64);
-    footprint::training(task, &run.algo, agents, run.replicas.min(agents as u64) * run.seeds * settings.collect.steps)?;
+    let RunSettings { replicas, seeds, rounds, algo, .. } = &settings.run;
+    let at_a_time = |agents: u64| session.agents(agents.saturating_mul(*seeds).saturating_mul(*replicas));
+    let collectors = at_a_time(1);
+    footprint::training(task, &[Algorithm::Sac], collectors, settings.collect.steps, 0)?;
+    // Those of the last round learn from all episodes before it; replicas that run at the same time have their own.
+    let safe = algo.iter().filter(|algorithm| algorithm.constraint().is_some()).count() as u64;
+    let per_seed =
+        u128::from(settings.collect.steps) + *rounds as u128 * u128::from(safe) * u128::from(settings.train.steps);
+    let stored = per_seed * u128::from(*seeds) * session.agents(*replicas) as u128;
+    footprint::training(task, algo, at_a_time(safe), settings.train.steps, stored)?;
     footprint::fit(task, task.spec().horizon)
 }
 
@@ -196,10 +206,18 @@ impl Rounds<'_> {
         for (store, indices) in data.stores() {
             let of_store = OfStore { episodes: &data.episodes, indices };
             let mut log = LabelLog::open(&label_path(store))?;
+            if let Some(path) = log.torn() {
+                let text = "the last line was incomplete, as after a crash; its episode is labelled again";
+                self.session.progress().say(&format!("warning: {}: {text}", path.display()));
+            }
             labelling::by_rule(&of_store, &mut log, self.task.rule(), settings.label.extra_starts, settings.run.seed)?;
-            let whole = log.labels().iter().filter(|label| label.start == 0);
+            let labels = latest(log.labels());
+            let whole = labels.iter().filter(|label| label.start == 0);
             episodes += whole.clone().count() as u64;
-            safe += whole.filter(|label: &&Label| label.safe).count() as u64;
+            safe += whole.filter(|label| label.safe).count() as u64;
+            if self.session.stopping() {
+                return Err(Error::Stopped);
+            }
         }
         if let Some(problem) = labelling::one_sided(episodes, safe) {
             self.session.progress().say(&format!("round {round}: warning: {problem}"));
@@ -225,8 +243,8 @@ impl Rounds<'_> {
                 algorithm: job.folder.algorithm,
                 seed: job.folder.seed,
                 selected_step: population.selected_step(0),
-                tests: population.test(0, episodes.clone(), false)?,
-                sampled: population.test(0, episodes, true)?,
+                tests: self.play(&mut population, episodes.clone(), false)?,
+                sampled: self.play(&mut population, episodes, true)?,
             })
         };
         let tested = train_all(&jobs, self.session, test)?;
@@ -245,5 +263,22 @@ impl Rounds<'_> {
             ));
         }
         Ok((tested, jobs.into_iter().map(|job| job.episodes).collect()))
+    }
+
+    /// Plays the final test episodes, until a stop is requested.
+    fn play(
+        &self,
+        population: &mut Population<Cpu<f32>>,
+        episodes: std::ops::Range<u64>,
+        sampled: bool,
+    ) -> Result<Vec<TestEpisode>, Error> {
+        let mut tests = Vec::new();
+        for episode in episodes {
+            if self.session.stopping() {
+                return Err(Error::Stopped);
+            }
+            tests.extend(population.test(0, episode..episode + 1, sampled)?);
+        }
+        Ok(tests)
     }
 }

@@ -161,15 +161,13 @@ impl TaskSettings {
         self.agent.check()?;
         self.multiplier.check()?;
         self.train.check()?;
-        let RunSettings { seeds, seed, episodes, replicas, .. } = self.run;
-        for (key, n) in [
-            ("collect.steps", self.collect.steps),
-            ("run.seeds", seeds),
-            ("run.episodes", episodes),
-            ("run.replicas", replicas),
-        ] {
-            unless(n > 0, key, &n, "must be 1 or more")?;
+        let RunSettings { seeds, seed, episodes, replicas, rounds, .. } = self.run;
+        unless(self.collect.steps > 0, "collect.steps", &self.collect.steps, "must be 1 or more")?;
+        for (key, n) in [("run.seeds", seeds), ("run.replicas", replicas)] {
+            unless((1..=10_000).contains(&n), key, &n, "must be 1 to 10,000")?;
         }
+        unless((1..=1_000_000).contains(&episodes), "run.episodes", &episodes, "must be 1 to 1,000,000")?;
+        unless(rounds <= 1000, "run.rounds", &rounds, "must be 1,000 or less")?;
         let last = replicas.checked_mul(seeds).and_then(|all| seed.checked_add(all));
         let last = last.is_some_and(|last| last <= i64::MAX as u64);
         unless(last, "run.seed", &seed, "must stay below 2^63 for all seeds")
@@ -250,11 +248,15 @@ fn one_line(error: &toml::de::Error) -> String {
 
 /// For serde's message about an unknown field, the name that was meant in place of all that exist.
 fn meant(message: &str) -> Option<String> {
-    let (given, rest) = message.strip_prefix("unknown field `")?.split_once('`')?;
+    let (kind, rest) = match message.strip_prefix("unknown variant `") {
+        Some(rest) => ("value", rest),
+        None => ("setting", message.strip_prefix("unknown field `")?),
+    };
+    let (given, rest) = rest.split_once('`')?;
     let near = nearest(given, rest.split('`').skip(1).step_by(2))?;
     let section = message.rsplit_once(" in `").and_then(|(_, section)| section.split_once('`'));
     let section = section.map_or(String::new(), |(section, _)| format!(" in section `{section}`"));
-    Some(format!("unknown setting `{given}`{section}; did you mean `{near}`?"))
+    Some(format!("unknown {kind} `{given}`{section}; did you mean `{near}`?"))
 }
 
 /// Applies `section.key=value` to the table. A value that is not TOML is taken as text.

@@ -192,6 +192,11 @@ impl OpenRun {
             (store, records)
         } else {
             // Without a checkpoint, existing files are from a run that was killed before its first checkpoint.
+            // The first checkpoint follows the first shard.
+            let shards = Store::open(episodes).map_or(0, |store| store.shards().count());
+            if shards > 1 {
+                return Err(Error::content(&folder.checkpoint(), "missing, but there are episodes from after it"));
+            }
             files::remove(episodes)?;
             (Store::create(episodes, schema(population, task))?, 0)
         };

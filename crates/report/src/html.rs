@@ -5,7 +5,7 @@
 mod tables;
 mod words;
 
-pub use words::headline;
+pub use words::{POOLED, headline};
 
 use std::fmt::Write as _;
 

@@ -54,7 +54,8 @@ pub struct AlgoResult {
     /// The mean return over all episodes.
     #[serde(deserialize_with = "number")]
     pub return_mean: f64,
-    /// The sample standard deviation of the seeds' mean returns; 0 if there is only one seed.
+    /// The sample standard deviation of the mean returns of the seeds or, with replicas, of the replicas; 0 if there is only
+    /// one.
     #[serde(deserialize_with = "number")]
     pub return_sd: f64,
     /// The interquartile mean of the seeds' mean returns.
@@ -65,7 +66,7 @@ pub struct AlgoResult {
     pub return_iqm_interval: [f64; 2],
     /// The number of environment steps for which each seed was trained.
     pub steps: u64,
-    /// The share of steps in test episodes at which the rule held, which is the paper's second metric.
+    /// The share of all steps in test episodes at which the rule held, which is the paper's second metric.
     #[serde(default)]
     pub steps_kept: Option<f64>,
     /// The safe share of the same number of episodes in which actions are sampled from the policy.
@@ -135,21 +136,23 @@ pub struct Spread {
     /// The sample standard deviation.
     #[serde(deserialize_with = "number")]
     pub sd: f64,
-    /// The 95 % interval of the mean by Student's t distribution.
+    /// The 95 % interval of the mean by Student's t distribution; none (NaN) if all values are the same, because then
+    /// nothing is known about their variation.
     #[serde(deserialize_with = "pair")]
     pub t_interval: [f64; 2],
-    /// The 95 % bootstrap interval of the mean.
+    /// The 95 % bootstrap interval of the mean, likewise.
     #[serde(deserialize_with = "pair")]
     pub bootstrap_interval: [f64; 2],
 }
 
 impl Spread {
     fn of(values: &[f64]) -> Self {
+        let same = values.iter().all(|value| *value == values[0]);
         Self {
             mean: mean(values),
             sd: sample_sd(values),
-            t_interval: t_interval(values),
-            bootstrap_interval: bootstrap_mean(values, BOOTSTRAP_SEED),
+            t_interval: if same { [f64::NAN; 2] } else { t_interval(values) },
+            bootstrap_interval: if same { [f64::NAN; 2] } else { bootstrap_mean(values, BOOTSTRAP_SEED) },
         }
     }
 }
@@ -245,7 +248,7 @@ impl AlgoResult {
         };
         let per_replica: Vec<ReplicaSummary> = replicas.iter().map(summary).collect();
         let per_seed: Vec<SeedSummary> = replicas.iter().flat_map(|(_, result)| result.per_seed.clone()).collect();
-        let (shares, returns): (Vec<f64>, Vec<f64>) = per_seed.iter().map(|s| (s.safe_share, s.return_mean)).unzip();
+        let returns: Vec<f64> = per_replica.iter().map(|replica| replica.return_mean).collect();
         let (episodes, safe) = replicas.iter().fold((0, 0), |(n, k), (_, r)| (n + r.episodes, k + r.safe));
         let weighted = |of: &dyn Fn(&AlgoResult) -> Option<f64>| -> Option<f64> {
             let sum =
@@ -261,11 +264,11 @@ impl AlgoResult {
             safe,
             safe_share: safe as f64 / episodes as f64,
             interval: clopper_pearson(safe, episodes),
-            seed_interval: bootstrap_mean(&shares, BOOTSTRAP_SEED),
+            seed_interval: [f64::NAN; 2],
             return_mean: weighted(&|result| Some(result.return_mean)).unwrap_or(f64::NAN),
             return_sd: if returns.len() == 1 { 0.0 } else { sample_sd(&returns) },
             return_iqm: interquartile_mean(&returns),
-            return_iqm_interval: bootstrap_iqm(&[returns], BOOTSTRAP_SEED),
+            return_iqm_interval: if enough { bootstrap_iqm(&[returns], BOOTSTRAP_SEED) } else { [f64::NAN; 2] },
             steps: replicas.first().map_or(0, |(_, result)| result.steps),
             steps_kept: weighted(&|result| result.steps_kept),
             sampled_safe_share: weighted(&|result| result.sampled_safe_share),
@@ -348,12 +351,13 @@ pub struct Round {
     /// `safe / episodes`.
     #[serde(deserialize_with = "number")]
     pub safe_share: f64,
-    /// The two-sided 95 % Clopper-Pearson interval of the share.
+    /// The two-sided 95 % Clopper-Pearson interval of the share; none (NaN) over replicas.
+    #[serde(deserialize_with = "pair")]
     pub interval: [f64; 2],
     /// The mean return over all episodes.
     #[serde(deserialize_with = "number")]
     pub return_mean: f64,
-    /// The sample standard deviation of the seeds' mean returns.
+    /// The sample standard deviation of the mean returns of the seeds or, with replicas, of the replicas.
     #[serde(deserialize_with = "number")]
     pub return_sd: f64,
     /// The accuracy of the round's safety model on held-out episodes.
@@ -388,14 +392,16 @@ impl Round {
     fn pooled(all: &[&Round]) -> Self {
         let (episodes, safe) = all.iter().fold((0, 0), |(n, k), round| (n + round.episodes, k + round.safe));
         let returns: Vec<f64> = all.iter().map(|round| round.return_mean).collect();
-        let mean_of = |of: fn(&Round) -> f64| mean(&all.iter().map(|round| of(round)).collect::<Vec<_>>());
+        let mean_of = |of: fn(&Round) -> f64| {
+            mean(&all.iter().map(|round| of(round)).filter(|rate| !rate.is_nan()).collect::<Vec<_>>())
+        };
         Self {
             round: all[0].round,
             algo: all[0].algo.clone(),
             episodes,
             safe,
             safe_share: safe as f64 / episodes as f64,
-            interval: clopper_pearson(safe, episodes),
+            interval: [f64::NAN; 2],
             return_mean: mean(&returns),
             return_sd: sample_sd(&returns),
             accuracy: mean_of(|round| round.accuracy),

@@ -112,6 +112,11 @@ fn bootstrap<S: AsRef<[f64]>>(strata: &[S], seed: u64, statistic: impl Fn(&mut [
     [percentile(&results, 0.025), percentile(&results, 0.975)]
 }
 
+/// An interval of shares by a distribution that does not know that shares end at 0 and 1.
+pub(crate) fn within_0_1(interval: [f64; 2]) -> [f64; 2] {
+    interval.map(|share| share.clamp(0.0, 1.0))
+}
+
 /// Draws a uniform index below `n`.
 fn below(n: usize, random: &mut Stream) -> usize {
     ((u128::from(random.next_u64()) * n as u128) >> 64) as usize

@@ -35,7 +35,7 @@ fn info(dir: PathBuf, json: bool) -> anyhow::Result<()> {
     }
     for info in &infos {
         let share = |part: u64, all: u64| format!("{part} ({})", percent(part as f64 / all as f64));
-        let range = |range: &prudence::Range| format!("{:.2} to {:.2}, mean {:.2}", range.min, range.max, range.mean);
+        let range = |range: &prudence::Summary| format!("{:.2} to {:.2}, mean {:.2}", range.min, range.max, range.mean);
         let mut rows = vec![
             ("task", info.task.clone()),
             ("observation, action", format!("{}, {} dimensions", info.observation, info.action)),
@@ -52,15 +52,18 @@ fn info(dir: PathBuf, json: bool) -> anyhow::Result<()> {
         rows.extend(info.annotators.iter().map(|(by, labels)| ("labels by", format!("{by}: {labels}"))));
         println!("{}", info.store.display());
         print_table(&["", ""], rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect());
+        for path in &info.torn {
+            println!("{}: the last line is incomplete, as after a crash; it does not count", path.display());
+        }
     }
     Ok(())
 }
 
 fn check(dir: &Path, json: bool) -> anyhow::Result<()> {
-    let checked = prudence::check(dir)?;
+    let checked = prudence::check_files(dir)?;
     let damaged: Vec<_> = checked.iter().filter(|file| file.problem.is_some()).collect();
     if json {
-        let line = |file: &prudence::Checked| json!({"path": file.path, "problem": file.problem.as_ref().map(ToString::to_string)});
+        let line = |file: &prudence::FileCheck| json!({"path": file.path, "problem": file.problem.as_ref().map(ToString::to_string)});
         print_json(&checked.iter().map(line).collect::<Vec<_>>())?;
     } else {
         for problem in damaged.iter().filter_map(|file| file.problem.as_ref()) {
@@ -142,17 +145,10 @@ fn draw(shown: &StoredEpisode, store: &Path, out: &Path, force: bool) -> anyhow:
             Err(_) => bail!("--out {}: expected a name that ends with .svg, .gif or .png", out.display()),
         };
         let (at, mut poses): (_, Vec<Pose>) = (shown.label.as_ref().and_then(|label| label.at), Vec::new());
-        let mut failed = None;
-        let task = shown.replay(store, |env, t| {
-            match pose(env, at.is_none_or(|at| t <= at as usize)) {
-                Ok(pose) => poses.push(pose),
-                Err(error) => failed = Some(error),
-            }
+        let task = shown.replay(store, |env, t| -> anyhow::Result<()> {
+            poses.push(pose(env, at.is_none_or(|at| t <= at as usize))?);
             Ok(())
         })?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
         draw(&poses, task.scene())?
     };
     write_atomic(out, &bytes).map_err(Error::from)?;

@@ -1,17 +1,16 @@
 //! The commands `prudence eval` and `prudence plot`.
 
 use anyhow::bail;
-use prudence::{AlgoResult, CurveKind, ReplicaSummary, RunFolder, Task, TestSettings, files, percent};
+use prudence::{AlgoResult, CurveKind, ReplicaSummary, Task, TestSettings, files, percent};
 
 use super::{print_json, print_table, refuse_existing};
 use crate::args::{EvalArgs, FigureName, PlotArgs};
 use crate::progress::session;
 
 pub fn eval(args: EvalArgs) -> anyhow::Result<()> {
-    RunFolder::open(&args.run)?;
     let task = Task::open(&args.run)?;
     let settings = TestSettings { episodes: args.episodes, first: args.first, sampled: args.sampled, rules: args.rule };
-    let session = session(args.common.threads, args.common.quiet, None)?;
+    let session = session(args.common.threads, args.common.quiet)?;
     let results = prudence::evaluate(&task, &args.run, &settings, &session)?;
     if args.common.json {
         return print_json(&results);
@@ -27,7 +26,7 @@ pub fn print_results(results: &[AlgoResult]) {
             println!("by the rule {rule}:");
         }
         print_table(
-            &["algorithm", "return", "safe", "share", "95 %", "steps kept", "model right"],
+            &["algorithm", "return", "safe", "share", "95 %", "safe steps", "model accuracy"],
             of_rule.iter().map(row).collect(),
         );
     }
@@ -55,6 +54,7 @@ fn row(result: &AlgoResult) -> Vec<String> {
         None if result.per_replica.is_empty() => Some(result.interval),
         None => None, // too few replicas
     };
+    let interval = interval.filter(|[low, _]| !low.is_nan()); // all replicas agree
     let interval = interval.map(|limits| limits.map(|share| format!("{:.1}", 100.0 * share)).join("–"));
     let optional = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), percent);
     vec![

@@ -7,13 +7,13 @@ use prudence::{
     Agent, Algorithm, Collected, Evaluation, Labeller, Quality, Resumed, RunFolder, Session, Store, Task, TaskSettings,
     percent,
 };
-use prudence_report::html::headline;
+use prudence_report::html::{POOLED, headline};
 use serde_json::json;
 
 use super::evaluate::print_results;
 use super::{print_json, print_table};
 use crate::args::{AlgoName, CollectArgs, Common, FitArgs, LabelArgs, ResumeArgs, RunArgs, Settings, TrainArgs};
-use crate::progress::session;
+use crate::progress::resumable;
 use crate::text;
 
 fn resolve(task: &str, settings: &Settings) -> anyhow::Result<TaskSettings> {
@@ -47,7 +47,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
 
 /// A session for a command that works in a folder.
 fn session_of(common: &Common, dir: &Path) -> anyhow::Result<Session> {
-    session(common.threads, common.quiet, Some(format!("prudence resume {}", dir.display())))
+    let resume = text::command(["prudence", "resume", &dir.to_string_lossy()]);
+    resumable(common.threads, common.quiet, resume)
 }
 
 fn print_evaluation(evaluation: &Evaluation, dir: &Path, common: &Common) -> anyhow::Result<()> {
@@ -56,6 +57,9 @@ fn print_evaluation(evaluation: &Evaluation, dir: &Path, common: &Common) -> any
     }
     println!("{}", text::wrap(&headline(evaluation).replace('\u{a0}', " ")));
     print_results(&evaluation.results);
+    if evaluation.results.iter().all(|result| result.per_replica.is_empty()) {
+        println!("{}", text::wrap(POOLED));
+    }
     for reference in &evaluation.references {
         println!(
             " {}: return {:.2}, {:.0} % safe",
@@ -108,7 +112,7 @@ pub fn label(args: LabelArgs) -> anyhow::Result<()> {
     };
     let labelled = prudence::label(&args.dir, &labeller)?;
     for path in &labelled.torn {
-        let text = "the last line is incomplete, as after a crash; it is ignored";
+        let text = "the last line was incomplete, as after a crash; it was removed";
         eprintln!("{}", text::wrap(&format!("warning: {}: {text}", path.display())));
     }
     if let Some(problem) = labelled.one_sided() {
@@ -147,8 +151,8 @@ pub fn fit(args: FitArgs) -> anyhow::Result<()> {
     if args.out.join("model.safetensors").exists() {
         bail!("--out {}: there is a model in this folder already; choose another one", args.out.display());
     }
-    let again = "the same command again".to_owned();
-    let session = session(args.common.threads, args.common.quiet, Some(again))?;
+    let words: Vec<String> = std::env::args().collect();
+    let session = resumable(args.common.threads, args.common.quiet, text::command(words.iter().map(String::as_str)))?;
     let (_, fitted) = prudence::fit(&task, &stores, &args.out, args.seed, &session)?;
     if args.common.json {
         return print_json(
@@ -206,7 +210,6 @@ fn print_trained(agents: &[Agent], steps: u64, dir: &Path, common: &Common) -> a
 }
 
 pub fn resume(args: ResumeArgs) -> anyhow::Result<()> {
-    RunFolder::open(&args.run)?;
     let task = Task::open(&args.run)?;
     let (dir, common) = (&args.run, &args.common);
     match prudence::resume(&task, dir, &session_of(common, dir)?)? {

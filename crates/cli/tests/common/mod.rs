@@ -61,7 +61,10 @@ pub fn text(path: &Path) -> &str {
     path.to_str().expect("test paths are UTF-8")
 }
 
-/// All files below a folder, with their bytes, except those that depend on the clock.
+/// How the names of files begin that depend on the clock.
+const OF_THE_CLOCK: [&str; 4] = ["timing", "events", "labels", "sessions"];
+
+/// All files below a folder, with their bytes, except locks and those that depend on the clock.
 pub fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut open = vec![dir.to_path_buf()];
@@ -71,7 +74,7 @@ pub fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() {
                 open.push(path);
-            } else if !["timing", "events", "labels", "sessions", ".lock"].iter().any(|start| name.starts_with(start)) {
+            } else if !(name.ends_with("lock") || OF_THE_CLOCK.iter().any(|start| name.starts_with(start))) {
                 let bytes = std::fs::read(&path).unwrap();
                 found.push((path.strip_prefix(dir).unwrap().to_path_buf(), bytes));
             }

@@ -60,12 +60,14 @@ fn the_newest_labelled_episodes_of_each_store_are_held_out() {
     assert_eq!(segments.training, [segment(0, 0, 3, true, None), segment(4, 0, 5, true, None)]);
     let held_out = [segment(2, 0, 7, false, Some(3)), segment(2, 4, 7, true, None), segment(5, 0, 5, false, None)];
     assert_eq!(segments.held_out, held_out);
-    assert!(segments.torn.is_empty());
-    let text = std::fs::read(label_path(&paths[1])).unwrap();
-    write(label_path(&paths[1]), &text[..text.len() - 3]);
-    let segments = Dataset::decode(&paths, dir.path()).unwrap().segments(0.1).unwrap();
-    assert_eq!(segments.torn, [label_path(&paths[1])]);
-    assert_eq!(segments.training.len(), 2, "a store with one labelled episode holds none out");
+    let (labels, index) = (label_path(&paths[1]), paths[1].join("index.jsonl"));
+    for (file, cut) in [(labels, 3), (index, 1)] {
+        let text = std::fs::read(&file).unwrap();
+        write(&file, &text[..text.len() - cut]);
+        let torn = Dataset::decode(&paths, dir.path()).and_then(|dataset| dataset.segments(0.1)).unwrap_err();
+        assert!(matches!(&torn, Error::Torn { path } if *path == file), "{torn}");
+        write(&file, text);
+    }
 }
 
 #[test]

@@ -143,6 +143,15 @@ fn a_crash_between_shard_and_index_leaves_the_store_without_the_shard() {
 }
 
 #[test]
+fn a_store_without_its_index_is_not_an_empty_store() {
+    let dir = tempfile::tempdir().unwrap();
+    store_of(dir.path(), &[&[3]]);
+    fs::remove_file(dir.path().join("index.jsonl")).unwrap();
+    let message = Store::open(dir.path()).unwrap_err().to_string();
+    assert!(message.contains("index.jsonl, index: missing"), "{message}");
+}
+
+#[test]
 fn truncate_drops_whole_shards_and_appending_continues_from_there() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, all) = store_of(dir.path(), &[&[3, 1], &[2, 2], &[5]]);
@@ -193,7 +202,8 @@ fn episodes_of_the_wrong_shape_are_rejected_and_nothing_is_written() {
     }
     assert_eq!(store.append(&[]).unwrap(), 0..0);
     let files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(files, ["store.json"]);
+    let files: std::collections::BTreeSet<_> = files.into_iter().collect();
+    assert_eq!(files, ["index.jsonl", "store.json"].map(Into::into).into());
 }
 
 #[test]

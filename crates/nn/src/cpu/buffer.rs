@@ -1,6 +1,7 @@
 //! An array that starts at a cache line, so that vector loads cross as few lines as possible; in memory or in a
 //! temporary file.
 #![allow(unsafe_code, reason = "numbers of a mapped file are read as a slice")]
+#![expect(clippy::disallowed_methods, reason = "the one place for arrays in files")]
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -37,7 +38,7 @@ impl<T: Scalar> Buffer<T> {
     /// An array of `len` zeros.
     pub fn zeros(len: usize) -> Self {
         let spare = LINE / size_of::<T>();
-        let mut numbers = vec![T::ZERO; len + spare];
+        let mut numbers = vec![T::ZERO; len.checked_add(spare).expect("the length of a buffer")];
         let aligned = numbers.as_ptr().align_offset(LINE).min(spare);
         Self { start: NonNull::from(&mut numbers[aligned..]).cast(), len, _memory: Memory::Vec { _numbers: numbers } }
     }
@@ -48,8 +49,12 @@ impl<T: Scalar> Buffer<T> {
         if len == 0 {
             return Ok(Self::zeros(0)); // an empty file cannot be mapped
         }
+        let bytes = len.checked_mul(size_of::<T>()).ok_or(std::io::ErrorKind::OutOfMemory)?;
         let file = tempfile::tempfile_in(folder)?;
-        file.set_len((len * size_of::<T>()) as u64)?;
+        // The blocks are reserved now: a full disk later would end the process without a message.
+        #[cfg(target_os = "linux")]
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes as u64)?;
+        file.set_len(bytes as u64)?;
         // SAFETY: the file has no name, so nothing else can change or shorten it.
         let mut mapping = unsafe { MmapMut::map_mut(&file)? };
         // A mapping begins at a page, and zero bytes are the number zero.
@@ -58,6 +63,7 @@ impl<T: Scalar> Buffer<T> {
     }
 }
 
+/// A copy is in memory, also that of a buffer in a file.
 impl<T: Scalar> Clone for Buffer<T> {
     fn clone(&self) -> Self {
         Self::from(&**self)

@@ -32,8 +32,9 @@ impl<'a, T> View<'a, T> {
 
     /// `[rows, cols]`: the leading columns of rows that are `stride` apart.
     pub fn strided(data: &'a [T], rows: usize, cols: usize, stride: usize) -> Self {
+        let last = rows.checked_sub(1).map(|last| last.checked_mul(stride).and_then(|start| start.checked_add(cols)));
         assert!(
-            cols <= stride && (rows == 0 || (rows - 1) * stride + cols <= data.len()),
+            cols <= stride && last.is_none_or(|end| end.is_some_and(|end| end <= data.len())),
             "a view of {rows} x {cols} numbers, rows {stride} apart, in a slice of {}",
             data.len()
         );

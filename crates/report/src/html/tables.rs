@@ -4,9 +4,10 @@ use crate::figure::{colour, display_name};
 use prudence_safety::Quality;
 
 use crate::records::{AlgoResult, ENOUGH_REPLICAS, Evaluation, OverReplicas, ReplicaSummary, Round};
+use crate::statistics::within_0_1;
 
 use super::words::{
-    NOTHING, Verdict, escape, mean_sd, number, percent, percent_range, range, short_percent, thousands, within_0_1,
+    NOTHING, Verdict, escape, mean_sd, number, percent, percent_range, range, short_percent, thousands,
 };
 
 /// A table. A column is a heading and whether it holds numbers, which are right-aligned; cells are finished HTML.
@@ -32,8 +33,8 @@ fn algorithm(algo: &str) -> String {
 
 /// A share with its interval on a second line.
 fn share(share: f64, interval: [f64; 2]) -> String {
-    if !share.is_finite() {
-        return NOTHING.to_owned();
+    if interval[0].is_nan() {
+        return percent(share);
     }
     format!("{} <small>{}</small>", percent(share), percent_range(interval))
 }
@@ -47,8 +48,8 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
         ("Safe", true),
         ("Safe share <small>95\u{a0}% interval</small>", true),
         ("Over seeds <small>95\u{a0}% interval</small>", true),
-        ("Steps kept", true),
-        ("Model right <small>own episodes</small>", true),
+        ("Safe steps", true),
+        ("Model accuracy <small>own episodes</small>", true),
         (target.as_str(), false),
     ];
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -60,13 +61,21 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
             Verdict::Shown => ("met", "met"),
             Verdict::Reached => ("open", "reached, not significant"),
             Verdict::Missed => ("missed", "missed"),
+            Verdict::Same if result.safe_share >= evaluation.target => ("met", "met by every replica"),
+            Verdict::Same => ("missed", "missed by every replica"),
+            Verdict::TooFew => ("open", "too few replicas to say"),
+        };
+        let interval = match &result.over_replicas {
+            Some(over) => within_0_1(over.safe_share.t_interval),
+            None if result.per_replica.is_empty() => result.interval,
+            None => [f64::NAN; 2],
         };
         rows.push(vec![
             algorithm(&result.algo),
             mean_sd(result.return_mean, if several { result.return_sd } else { f64::NAN }),
             over_seeds(format!("{} <small>{}</small>", number(result.return_iqm), range(result.return_iqm_interval))),
             format!("{}/{}", thousands(result.safe), thousands(result.episodes)),
-            share(result.safe_share, result.interval),
+            share(result.safe_share, interval),
             over_seeds(percent_range(result.seed_interval)),
             result.steps_kept.map_or_else(|| NOTHING.to_owned(), percent),
             result.model_accuracy.map_or_else(|| NOTHING.to_owned(), percent),
@@ -97,12 +106,18 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
             effort = format!(" {} seed{plural}, {} environment steps each.", first.seeds, thousands(first.steps));
         }
     }
+    let replicas = if evaluation.results.iter().any(|result| !result.per_replica.is_empty()) {
+        " With replicas, deviations and intervals are over replicas: t-intervals, cut off at 0 and 100\u{a0}%, from five \
+         replicas on."
+    } else {
+        ""
+    };
     let references = if evaluation.references.is_empty() { "" } else { " References (in italics) were not trained." };
     format!(
         "{}<p class=\"about\">Test episodes are judged by the true rule, which neither agents nor models see.{effort} The \
          interval of the safe share is the Clopper-Pearson interval over all episodes; the one over seeds is a bootstrap \
-         interval. \u{201c}Steps kept\u{201d} is the share of steps at which the rule holds; \u{201c}model right\u{201d} is \
-         the share of the test episodes on which the safety model agrees with the rule.{references}</p>\n",
+         interval. \u{201c}Safe steps\u{201d} is the share of steps at which the rule holds; \u{201c}model accuracy\u{201d} \
+         is the share of the test episodes on which the safety model agrees with the rule.{replicas}{references}</p>\n",
         table(&columns, &rows),
     )
 }
@@ -194,10 +209,18 @@ pub(super) fn rounds(evaluation: &Evaluation) -> String {
     if evaluation.rounds.is_empty() {
         return String::new();
     }
+    let replicas = evaluation.results.iter().any(|result| !result.per_replica.is_empty());
     let columns = [
         ("Round", true),
         ("Algorithm", false),
-        ("Return <small>mean ± sd over seeds</small>", true),
+        (
+            if replicas {
+                "Return <small>mean ± sd over replicas</small>"
+            } else {
+                "Return <small>mean ± sd over seeds</small>"
+            },
+            true,
+        ),
         ("Safe", true),
         ("Safe share <small>95\u{a0}% interval</small>", true),
         ("Model accuracy <small>held-out</small>", true),
@@ -230,16 +253,15 @@ pub(super) fn safety_model(evaluation: &Evaluation) -> String {
         ("Safe called unsafe", true),
         ("Unsafe called safe", true),
     ];
-    let rate = |share: f64| if share.is_nan() { "no cases".to_owned() } else { percent(share) };
     let row = |name: &str, judged: &Quality| {
         vec![
             name.to_owned(),
             thousands(judged.episodes),
-            rate(judged.accuracy),
-            rate(judged.balanced_accuracy),
-            rate(judged.safe_share),
-            rate(judged.safe_called_unsafe),
-            rate(judged.unsafe_called_safe),
+            percent(judged.accuracy),
+            percent(judged.balanced_accuracy),
+            percent(judged.safe_share),
+            percent(judged.safe_called_unsafe),
+            percent(judged.unsafe_called_safe),
         ]
     };
     let model = &evaluation.safety_model;

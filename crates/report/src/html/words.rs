@@ -2,6 +2,7 @@
 
 use crate::figure::display_name;
 use crate::records::{AlgoResult, Evaluation};
+use crate::statistics::within_0_1;
 
 pub(crate) use crate::figure::escape;
 
@@ -17,25 +18,34 @@ pub(crate) enum Verdict {
     Reached,
     /// The share is below the target.
     Missed,
+    /// There are replicas, but too few for an interval over them.
+    TooFew,
+    /// All replicas have the same share, which says nothing about their variation.
+    Same,
 }
 
 impl Verdict {
-    /// By the interval over replicas if there are several; otherwise by the one over all episodes.
+    /// By the interval over replicas if there are several, otherwise by the one over all episodes.
     pub(crate) fn of(result: &AlgoResult, target: f64) -> Self {
-        let (share, low) = match &result.over_replicas {
-            Some(over) => (over.safe_share.mean, over.safe_share.t_interval[0]),
-            None if result.per_replica.is_empty() => (result.safe_share, result.interval[0]),
-            None => (result.safe_share, f64::NAN),
+        let low = match &result.over_replicas {
+            Some(over) if over.safe_share.t_interval[0].is_nan() => return Self::Same,
+            Some(over) => over.safe_share.t_interval[0],
+            None if !result.per_replica.is_empty() => return Self::TooFew,
+            None => result.interval[0],
         };
         if low >= target {
             Self::Shown
-        } else if share >= target {
+        } else if result.safe_share >= target {
             Self::Reached
         } else {
             Self::Missed
         }
     }
 }
+
+/// What the interval over the pooled episodes of a run covers.
+pub const POOLED: &str = "The interval covers the choice of test episodes. It does not cover the variation of collecting data, \
+                          fitting a safety model and training, which the seeds of a run share; replicas would.";
 
 /// The result in one sentence, also suitable for a terminal.
 pub fn headline(evaluation: &Evaluation) -> String {
@@ -48,6 +58,10 @@ pub fn headline(evaluation: &Evaluation) -> String {
     let (name, target) = (display_name(&result.algo), short_percent(evaluation.target));
     let (replicas, episodes) = (result.per_replica.len(), thousands(result.episodes));
     match &result.over_replicas {
+        Some(over) if over.safe_share.t_interval[0].is_nan() => format!(
+            "{name} keeps the hidden rule in {} of its test episodes in each of {replicas} independent replicas; target {target}.",
+            percent(over.safe_share.mean),
+        ),
         Some(over) => format!(
             "{name} keeps the hidden rule in {} of its test episodes, on average over {replicas} independent replicas (95\u{a0}% \
              t-interval {}); target {target}.",
@@ -69,11 +83,6 @@ pub fn headline(evaluation: &Evaluation) -> String {
     }
 }
 
-/// An interval of shares by a distribution that does not know that shares end at 0 and 1.
-pub(crate) fn within_0_1(interval: [f64; 2]) -> [f64; 2] {
-    interval.map(|share| share.clamp(0.0, 1.0))
-}
-
 /// The headline, whether the target is met, and what that costs in return.
 pub(crate) fn summary(evaluation: &Evaluation) -> Vec<String> {
     let mut sentences = vec![headline(evaluation)];
@@ -81,26 +90,30 @@ pub(crate) fn summary(evaluation: &Evaluation) -> Vec<String> {
         return sentences;
     };
     let missing = result.per_seed.iter().filter(|seed| seed.safe_share < evaluation.target).count();
+    let replicas = &result.per_replica;
+    let missing_replicas = replicas.iter().filter(|replica| replica.safe_share < evaluation.target).count();
     let seeds = match (result.seeds, missing) {
+        _ if !replicas.is_empty() => {
+            format!("{} of {} replicas reach the target.", replicas.len() - missing_replicas, replicas.len())
+        }
         (1, _) => "This is a single seed; others may differ.".to_owned(),
         (n, 0) => format!("All {n} seeds reach the target."),
         (n, missing) => format!("{missing} of {n} seeds {} the target.", if missing == 1 { "misses" } else { "miss" }),
     };
     let verdict = match Verdict::of(result, evaluation.target) {
         Verdict::Shown => "The whole interval lies above the target.",
-        Verdict::Reached => {
+        Verdict::Reached if result.per_replica.is_empty() => {
             "The share reaches the target, but the interval extends below it; more test episodes would decide."
         }
+        Verdict::Reached => {
+            "The mean reaches the target, but the interval extends below it; more replicas would decide."
+        }
         Verdict::Missed => "The target is missed.",
+        Verdict::TooFew => "There are too few replicas for an interval over them; from five on there is one.",
+        Verdict::Same => "All replicas have the same share, so there is no interval over them.",
     };
     sentences.push(format!("{verdict} {seeds}"));
-    if result.per_replica.is_empty() {
-        sentences.push(
-            "The interval covers the choice of test episodes. It does not cover the luck of collecting data, of fitting a \
-             safety model and of training, which all seeds of a run share; replicas would."
-                .to_owned(),
-        );
-    }
+    sentences.extend(result.per_replica.is_empty().then(|| POOLED.to_owned()));
     let plain = evaluation.results.iter().find(|other| other.algo == "sac" && other.algo != result.algo);
     if let Some(plain) = plain.filter(|plain| plain.episodes > 0) {
         sentences.push(format!(
@@ -158,9 +171,9 @@ pub(crate) fn range([low, high]: [f64; 2]) -> String {
     }
 }
 
-/// "96.0 %". Only a share of exactly 1 is shown as 100 %, and only one of exactly 0 as 0 %.
+/// "96.0 %", or "no cases" for a share of nothing. Only a share of exactly 1 is shown as 100 %, and only one of exactly 0 as 0 %.
 pub(crate) fn percent(share: f64) -> String {
-    if share.is_finite() { format!("{}\u{a0}%", percent_digits(share)) } else { NOTHING.to_owned() }
+    if share.is_finite() { format!("{}\u{a0}%", percent_digits(share)) } else { "no cases".to_owned() }
 }
 
 /// "93.1–97.9 %".
@@ -233,6 +246,35 @@ mod tests {
         assert!(summary(&evaluation(288, 300))[1].starts_with("The whole interval lies above"));
         assert!(summary(&evaluation(91, 100))[1].starts_with("The share reaches"));
         assert!(summary(&evaluation(89, 100))[1].starts_with("The target is missed"));
+    }
+
+    /// Of replicas with 10 episodes each, of which so many are safe.
+    fn replicas(safe: &[usize]) -> Evaluation {
+        let results: Vec<AlgoResult> = safe.iter().map(|safe| evaluation(*safe, 10).results.remove(0)).collect();
+        let numbered: Vec<(u64, &AlgoResult)> = (0..).zip(&results).collect();
+        let mut all = evaluation(0, 0);
+        all.results = vec![AlgoResult::from_replicas("safesac-h", &numbered)];
+        all
+    }
+
+    #[test]
+    fn replicas_have_an_interval_only_if_there_are_enough_and_they_differ() {
+        for (safe, expected) in [
+            (&[10, 9][..], Verdict::TooFew),
+            (&[10, 9, 10, 8], Verdict::TooFew),
+            (&[10, 10, 10, 10, 10], Verdict::Same),
+            (&[0, 0, 0, 0, 0], Verdict::Same),
+            (&[10, 10, 10, 10, 9], Verdict::Shown),
+            (&[10, 10, 10, 10, 6], Verdict::Reached),
+            (&[10, 10, 0, 0, 0], Verdict::Missed),
+        ] {
+            let all = replicas(safe);
+            assert_eq!(Verdict::of(&all.results[0], 0.9), expected, "{safe:?}");
+            let text = summary(&all)[..2].join(" ");
+            let has_interval = !matches!(expected, Verdict::TooFew | Verdict::Same);
+            assert_eq!(text.contains("t-interval"), has_interval, "{text}");
+            assert!(!text.contains("95\u{a0}% interval"), "the pooled interval is not one over replicas: {text}");
+        }
     }
 
     #[test]
