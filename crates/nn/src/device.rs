@@ -43,6 +43,12 @@ pub trait Device: Clone + Send + Sync + 'static {
     /// several threads and the sum has the same bits for any number of threads.
     const PARTS: usize;
 
+    /// The same device with a queue of its own, for a population that runs beside others. Whatever was written before is
+    /// visible to it.
+    fn fork(&self) -> Result<Self, DeviceError> {
+        Ok(self.clone())
+    }
+
     // Memory.
 
     /// An array of `n` zeros.
@@ -156,6 +162,8 @@ pub trait Device: Clone + Send + Sync + 'static {
 
     /// Fills a batch with the transitions that start at `rows`.
     fn gather(&self, replay: &Tables<'_, Self>, rows: &Self::Rows, batch: &mut Batch<Self>);
+    /// Writes one step of every active agent to the agents' own tables; see [`Appended`].
+    fn append(&self, steps: &Appended<Self>, scores: Option<Scored<'_, Self>>, own: &mut Table<Self>);
     /// Reads the states at `rows`, both as the networks see them and as a safety model does.
     fn recall(&self, replay: &Tables<'_, Self>, rows: &Self::Rows, recalled: &mut Recalled<Self>);
 

@@ -370,6 +370,46 @@ pub struct Tables<'a, D: Device> {
     pub floor: f64,
 }
 
+/// One step of each of P agents, to be written to the agents' own tables: the action and its outcome go to the row of the
+/// latest observation, the next observation to the row after it.
+pub struct Appended<D: Device> {
+    /// `[P, 2]`: the row of the step and the row of the next observation, in the whole table. `u32::MAX` as the first: the
+    /// agent takes no step; as the second: no observation follows.
+    pub rows: D::Rows,
+    /// `[P, A]`, in the environment's units
+    pub action: D::Buf,
+    /// `[P]`, in the environment's units
+    pub reward: D::Buf,
+    /// `[P]`: 0 if the episode terminated, otherwise 1
+    pub not_terminal: D::Buf,
+    /// `[P, S]`, in the environment's units
+    pub next_observation: D::Buf,
+    /// P, the number of agents.
+    pub population: usize,
+}
+
+impl<D: Device> Appended<D> {
+    /// Allocates a step for each agent.
+    pub fn new(device: &D, population: usize, observation: usize, action: usize) -> Room<Self> {
+        Ok(Self {
+            rows: device.rows(2 * population)?,
+            action: device.buffer(population * action)?,
+            reward: device.buffer(population)?,
+            not_terminal: device.buffer(population)?,
+            next_observation: device.buffer(population * observation)?,
+            population,
+        })
+    }
+}
+
+/// The scores of the steps in [`Appended`], and the memories that go with the next observations.
+pub struct Scored<'a, D: Device> {
+    /// `[P]`
+    pub score: &'a D::Buf,
+    /// `[P, M]`
+    pub memory: &'a D::Buf,
+}
+
 /// The transitions and the noise of one update.
 pub struct Batch<D: Device> {
     /// `[P, B, state]`: s, h

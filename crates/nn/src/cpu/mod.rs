@@ -197,6 +197,10 @@ impl<T: Scalar> Device for Cpu<T> {
         replay::gather(replay, rows, batch);
     }
 
+    fn append(&self, steps: &Appended<Self>, scores: Option<Scored<'_, Self>>, own: &mut Table<Self>) {
+        replay::append(steps, scores, own);
+    }
+
     fn recall(&self, replay: &Tables<'_, Self>, rows: &Vec<u32>, recalled: &mut Recalled<Self>) {
         replay::recall(replay, rows, recalled);
     }

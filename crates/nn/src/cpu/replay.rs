@@ -2,7 +2,7 @@
 
 use super::Cpu;
 use crate::Scalar;
-use crate::work::{Batch, Recalled, Table, Tables, Units};
+use crate::work::{Appended, Batch, Recalled, Scored, Table, Tables, Units};
 
 /// A row of one of the tables, and the next row of its episode.
 struct Place<'a, T: Scalar> {
@@ -105,6 +105,34 @@ pub(super) fn recall<T: Scalar>(replay: &Tables<'_, Cpu<T>>, rows: &[u32], recal
         recalled.memory[i * m..][..m].copy_from_slice(memory);
         if let Some(used) = memory.last() {
             recalled.sum[i] = *used * floor;
+        }
+    }
+}
+
+pub(super) fn append<T: Scalar>(
+    steps: &Appended<Cpu<T>>,
+    scores: Option<Scored<'_, Cpu<T>>>,
+    own: &mut Table<Cpu<T>>,
+) {
+    let width = |column: &[T]| column.len() / steps.population;
+    let (s, a) = (width(&steps.next_observation), width(&steps.action));
+    let m = scores.as_ref().map_or(0, |scores| width(scores.memory));
+    for (agent, [row, next]) in steps.rows.as_chunks::<2>().0.iter().enumerate() {
+        if *row != u32::MAX {
+            let row = *row as usize;
+            own.action[row * a..][..a].copy_from_slice(&steps.action[agent * a..][..a]);
+            own.reward[row] = steps.reward[agent];
+            own.not_terminal[row] = steps.not_terminal[agent];
+            if let Some(scores) = &scores {
+                own.score[row] = scores.score[agent];
+            }
+        }
+        if *next != u32::MAX {
+            let next = *next as usize;
+            own.observation[next * s..][..s].copy_from_slice(&steps.next_observation[agent * s..][..s]);
+            if let Some(scores) = &scores {
+                own.memory[next * m..][..m].copy_from_slice(&scores.memory[agent * m..][..m]);
+            }
         }
     }
 }
