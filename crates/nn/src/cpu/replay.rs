@@ -109,11 +109,7 @@ pub(super) fn recall<T: Scalar>(replay: &Tables<'_, Cpu<T>>, rows: &[u32], recal
     }
 }
 
-pub(super) fn append<T: Scalar>(
-    steps: &Appended<Cpu<T>>,
-    scores: Option<Scored<'_, Cpu<T>>>,
-    own: &mut Table<Cpu<T>>,
-) {
+pub(super) fn append<T: Scalar>(steps: &Appended<Cpu<T>>, scores: Option<Scored<'_, Cpu<T>>>, own: &mut Table<Cpu<T>>) {
     let width = |column: &[T]| column.len() / steps.population;
     let (s, a) = (width(&steps.next_observation), width(&steps.action));
     let m = scores.as_ref().map_or(0, |scores| width(scores.memory));
