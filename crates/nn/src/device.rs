@@ -49,6 +49,12 @@ pub trait Device: Clone + Send + Sync + 'static {
         Ok(self.clone())
     }
 
+    /// The same device at the precision that is chosen for updates. They tolerate rounding that scores, fits and actions
+    /// should not have.
+    fn for_updates(&self) -> Self {
+        self.clone()
+    }
+
     // Memory.
 
     /// An array of `n` zeros.

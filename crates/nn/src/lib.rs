@@ -19,4 +19,4 @@ pub use adam::{AdamNumbers, AdamSettings};
 pub use cpu::Cpu;
 pub use device::{Device, DeviceError};
 pub use scalar::Scalar;
-pub use shapes::{Bank, Gru, Mlp, Shape};
+pub use shapes::{Bank, Gru, GruParameters, Layer, Mlp, Shape};

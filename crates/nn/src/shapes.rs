@@ -10,9 +10,12 @@ pub struct Mlp {
 
 /// One layer, and the offset of its parameters within the network's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layer {
+pub struct Layer {
+    /// Numbers of an input row.
     pub inputs: usize,
+    /// Numbers of an output row.
     pub outputs: usize,
+    /// Where the weights begin within the network's parameters; the bias follows them.
     pub offset: usize,
 }
 
@@ -62,7 +65,8 @@ impl Mlp {
         self.sizes.windows(2).map(|s| s[0] * s[1]).sum()
     }
 
-    pub(crate) fn layers(&self) -> impl DoubleEndedIterator<Item = Layer> + ExactSizeIterator + '_ {
+    /// The layers, the one that reads the input first.
+    pub fn layers(&self) -> impl DoubleEndedIterator<Item = Layer> + ExactSizeIterator + '_ {
         (0..self.depth()).map(|l| Layer {
             inputs: self.sizes[l],
             outputs: self.sizes[l + 1],
@@ -111,6 +115,14 @@ impl Gru {
         3 * self.hidden * (self.inputs + self.hidden)
     }
 
+    /// Where the four tensors begin within a network's parameters.
+    pub fn offsets(&self) -> GruParameters<usize> {
+        let three = 3 * self.hidden;
+        let memory = three * self.inputs;
+        let input_bias = memory + three * self.hidden;
+        GruParameters { input: 0, memory, input_bias, memory_bias: input_bias + three }
+    }
+
     /// Draws parameters as `nn.GRU` does; `uniform(bound)` returns a number uniform in `-bound..bound`.
     pub fn init(&self, parameters: &mut [f32], uniform: &mut dyn FnMut(f64) -> f64) {
         let bound = (self.hidden as f64).sqrt().recip();
@@ -146,10 +158,14 @@ impl Gru {
 }
 
 /// The four tensors of a GRU.
-pub(crate) struct GruParameters<S> {
+pub struct GruParameters<S> {
+    /// `weight_ih [in, 3H]`
     pub input: S,
+    /// `weight_hh [H, 3H]`
     pub memory: S,
+    /// `bias_ih [3H]`
     pub input_bias: S,
+    /// `bias_hh [3H]`
     pub memory_bias: S,
 }
 

@@ -54,14 +54,15 @@ impl<D: Device> Copy for Input<'_, D> {}
 
 /// The activations of a bank of networks on a batch of rows, and their gradients.
 pub struct Pass<D: Device> {
-    pub(crate) groups: usize,
+    /// G, the number of networks.
+    pub groups: usize,
     pub(crate) rows: usize,
     capacity: usize,
     sizes: Vec<usize>,
     /// Per layer: `[G, rows, out]`, after the ReLU
-    pub(crate) activations: Vec<D::Buf>,
+    pub activations: Vec<D::Buf>,
     /// Gradients with respect to the activations, in the same shapes; the last one is that of the output.
-    pub(crate) gradients: Vec<D::Buf>,
+    pub gradients: Vec<D::Buf>,
     /// For the backward pass to an action: the rows with a gradient, `[rows]`, and their gradients, `[rows, in]`.
     pub(crate) places: D::Rows,
     pub(crate) by_columns: D::Buf,
@@ -116,26 +117,30 @@ impl<D: Device> Pass<D> {
     }
 
     /// The number of outputs of each network.
-    pub(crate) fn outputs(&self) -> usize {
+    pub fn outputs(&self) -> usize {
         self.sizes[self.sizes.len() - 1]
     }
 }
 
 /// The intermediate results of a bank of GRUs over `[T, N]` steps, which the backward pass needs.
 pub struct GruPass<D: Device> {
-    pub(crate) groups: usize,
-    pub(crate) steps: usize,
-    pub(crate) rows: usize,
+    /// G, the number of networks.
+    pub groups: usize,
+    /// T, the number of steps.
+    pub steps: usize,
+    /// N, the number of sequences per network.
+    pub rows: usize,
     capacity: usize,
     /// `[G, T + 1, N, H]`: h before each step, and after the last.
-    pub(crate) hidden: D::Buf,
+    pub hidden: D::Buf,
     /// `[G, T, N, 3H]`: r, z, n after their activation functions.
-    pub(crate) gates: D::Buf,
+    pub gates: D::Buf,
     /// `[G, T, N, H]`: `W_hn h + b_hn`, which r multiplies.
-    pub(crate) candidate: D::Buf,
-    /// `[G, T, N, 3H]` each: gradients of the gates' pre-activations, on the side of the input and of the memory.
-    pub(crate) input_side: D::Buf,
-    pub(crate) memory_side: D::Buf,
+    pub candidate: D::Buf,
+    /// `[G, T, N, 3H]`: gradients of the gates' pre-activations, on the side of the input.
+    pub input_side: D::Buf,
+    /// `[G, T, N, 3H]`: the same, on the side of the memory.
+    pub memory_side: D::Buf,
     /// `[G, N, 3H]` and `[G, N, H]`
     pub(crate) row: D::Buf,
     pub(crate) carry: D::Buf,
