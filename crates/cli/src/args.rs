@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use prudence::Algorithm;
+use prudence::{Algorithm, DeviceName, Precision};
 
 /// Safe reinforcement learning when nobody can write the safety cost down.
 ///
@@ -86,6 +86,13 @@ pub enum Command {
     #[command(after_help = "Examples:\n  prudence engines install\n  prudence engines install --from wheels\n  \
         prudence engines status")]
     Engines(EnginesArgs),
+    /// List the devices that can hold the networks: the CPU and graphics cards
+    #[command(after_help = "Example:\n  prudence devices")]
+    Devices {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Check or simulate RDDL domains
     #[command(subcommand)]
     #[command(after_help = "Examples:\n  prudence rddl check domain.rddl instance.rddl\n  \
@@ -133,6 +140,46 @@ pub struct Common {
     /// How many agents are trained or tested in parallel [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+}
+
+/// The name of a device.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum Device {
+    /// The CPU
+    #[default]
+    Cpu,
+    /// The first NVIDIA graphics card
+    Cuda,
+    /// The graphics card if one can be used, otherwise the CPU
+    Auto,
+}
+
+impl Device {
+    /// The library's name for it.
+    pub fn name(self) -> DeviceName {
+        match self {
+            Self::Cpu => DeviceName::Cpu,
+            Self::Cuda => DeviceName::Cuda,
+            Self::Auto => DeviceName::Auto,
+        }
+    }
+}
+
+/// The precision of products on a graphics card.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum PrecisionName {
+    Fp32,
+    Tf32,
+}
+
+impl PrecisionName {
+    /// The library's name for it.
+    pub fn precision(self) -> Precision {
+        match self {
+            Self::Fp32 => Precision::Fp32,
+            Self::Tf32 => Precision::Tf32,
+        }
+    }
 }
 
 /// The name of an algorithm, or `all`.
@@ -565,6 +612,12 @@ pub enum BenchCommand {
         /// Agents per thread
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
         population: u64,
+        /// The device
+        #[arg(long, value_enum, default_value_t)]
+        device: Device,
+        /// The precision of products on a graphics card
+        #[arg(long, value_enum, default_value = "tf32")]
+        precision: PrecisionName,
         #[command(flatten)]
         measure: Measure,
     },
@@ -598,9 +651,15 @@ pub enum BenchCommand {
         /// Dimensions of the action
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=65536))]
         action: u64,
+        /// Models fitted at the same time
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
+        models: u64,
         /// Steps of the fit before the measurement starts
         #[arg(long, default_value_t = 3)]
         warm_steps: u64,
+        /// The device
+        #[arg(long, value_enum, default_value_t)]
+        device: Device,
         #[command(flatten)]
         measure: Measure,
     },
@@ -613,6 +672,12 @@ pub enum BenchCommand {
         /// Members in the ensemble of safety models
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=63))]
         ensemble: u64,
+        /// Agents that act at the same time
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
+        population: u64,
+        /// The device
+        #[arg(long, value_enum, default_value_t)]
+        device: Device,
         #[command(flatten)]
         measure: Measure,
     },

@@ -2,6 +2,7 @@
 
 mod bench;
 mod data;
+mod devices;
 mod engines;
 mod evaluate;
 mod rddl;
@@ -11,6 +12,7 @@ mod train;
 
 pub use bench::bench;
 pub use data::data;
+pub use devices::devices;
 pub use engines::engines;
 pub use evaluate::{eval, plot};
 pub use rddl::rddl;

@@ -4,28 +4,18 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prudence_nn::work::*;
-use prudence_nn::{AdamSettings, Bank, Device, DeviceError, Gru, Layer, Mlp};
+use prudence_nn::{AdamSettings, Bank, Device, DeviceError, Gru, Layer, Mlp, Precision};
 
 use crate::arguments as args;
 use crate::memory::Array;
 use crate::queue::{Graph, Launch, Queue};
 
-/// The precision of products of batches. Everything else, and layers of few rows or outputs, is f32.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Precision {
-    /// As accurate as f32.
-    #[default]
-    Fp32,
-    /// Factors rounded to 11 bits, sums in f32: about three times as fast.
-    Tf32,
-}
-
 /// A graphics card, with a queue of its own.
 #[derive(Clone)]
 pub struct Cuda {
     queue: Arc<dyn Queue>,
+    /// Of products of batches. Everything else, and layers of few rows or outputs, is f32.
     precision: Precision,
-    for_updates: Precision,
     /// The parts of split products. A recorded sequence keeps its address, so an array that became too small stays.
     parts: Arc<Mutex<Vec<Array<f32>>>>,
 }
@@ -153,13 +143,7 @@ fn optional(array: Option<&Array<f32>>, n: usize) -> u64 {
 impl Cuda {
     /// A device over a queue.
     pub fn new(queue: Arc<dyn Queue>) -> Self {
-        Self { queue, precision: Precision::default(), for_updates: Precision::default(), parts: Arc::default() }
-    }
-
-    /// The same device, with this precision for updates.
-    pub fn with_update_precision(mut self, precision: Precision) -> Self {
-        self.for_updates = precision;
-        self
+        Self { queue, precision: Precision::default(), parts: Arc::default() }
     }
 
     fn launch<A>(&self, kernel: &'static str, grid: [usize; 3], threads: usize, shared: usize, arguments: &A) {
@@ -538,8 +522,8 @@ impl Device for Cuda {
         Ok(Self { queue: self.queue.fork()?, parts: Arc::default(), ..self.clone() })
     }
 
-    fn for_updates(&self) -> Self {
-        Self { precision: self.for_updates, ..self.clone() }
+    fn with_precision(&self, precision: Precision) -> Self {
+        Self { precision, ..self.clone() }
     }
 
     fn buffer(&self, n: usize) -> Result<Array<f32>, DeviceError> {

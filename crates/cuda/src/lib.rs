@@ -15,7 +15,7 @@ mod driver;
 mod memory;
 mod queue;
 
-pub use device::{Cuda, Precision, Program};
+pub use device::{Cuda, Program};
 pub use driver::{Card, Missing, cards};
 pub use memory::Array;
 pub use queue::{Graph, Launch, Queue};

@@ -4,9 +4,9 @@
 mod emulator;
 
 use prudence_core::random::{StreamId, stream};
-use prudence_cuda::{Cuda, Precision};
+use prudence_cuda::Cuda;
 use prudence_nn::work::*;
-use prudence_nn::{AdamSettings, Bank, Cpu, Device, Gru, Mlp, Shape};
+use prudence_nn::{AdamSettings, Bank, Cpu, Device, Gru, Mlp, Precision, Shape};
 use rand::RngExt as _;
 
 fn cuda() -> Cuda {
@@ -185,7 +185,7 @@ fn sums_over_many_rows_are_split() {
 
 #[test]
 fn reduced_precision_is_reduced_and_no_more() {
-    let device = cuda().with_update_precision(Precision::Tf32).for_updates();
+    let device = cuda().with_precision(Precision::Tf32);
     // Without a hidden layer: where a unit is close to 0, another rounding turns it on or off.
     compare_on(&device, &dense(&[140, 136], [2, 140, 1, 0]), Close::Within(1e-3));
     compare_on(&device, &dense(&[50, 40], [2, 70, 1, 10]), Close::Within(1e-3));
@@ -235,7 +235,7 @@ fn recurrent_networks_agree() {
         [(16, 5, 40), (11, 4, 7), (32, 3, 20), (64, 2, 9), (50, 3, 9), (70, 2, 5), (16, 300, 9)]
     {
         let scenario = Recurrent { inputs: 10, hidden, groups: 4, rows, steps, share: 2 };
-        compare(&scenario, Close::Within(3e-6));
+        compare(&scenario, Close::Within(6e-6)); // tensor cores cut off what other units round
     }
 }
 

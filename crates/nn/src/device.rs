@@ -28,6 +28,17 @@ pub enum DeviceError {
     Failed(String),
 }
 
+/// The precision of large products on a device that has a choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// As accurate as f32.
+    #[default]
+    Fp32,
+    /// Factors rounded to 11 bits, sums in f32.
+    Tf32,
+}
+
 /// The machine that holds the networks and does the learner's arithmetic.
 pub trait Device: Clone + Send + Sync + 'static {
     /// The number type of networks and batches.
@@ -49,9 +60,10 @@ pub trait Device: Clone + Send + Sync + 'static {
         Ok(self.clone())
     }
 
-    /// The same device at the precision that is chosen for updates. They tolerate rounding that scores, fits and actions
-    /// should not have.
-    fn for_updates(&self) -> Self {
+    /// The same device with this precision of products, where it has a choice. Updates tolerate rounding that scores, fits
+    /// and actions should not have.
+    fn with_precision(&self, precision: Precision) -> Self {
+        let _ = precision;
         self.clone()
     }
 

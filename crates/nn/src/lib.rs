@@ -17,6 +17,6 @@ pub mod work;
 
 pub use adam::{AdamNumbers, AdamSettings};
 pub use cpu::Cpu;
-pub use device::{Device, DeviceError};
+pub use device::{Device, DeviceError, Precision};
 pub use scalar::Scalar;
 pub use shapes::{Bank, Gru, GruParameters, Layer, Mlp, Shape};

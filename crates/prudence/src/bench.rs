@@ -8,10 +8,9 @@ use prudence_core::random::{StreamId, stream};
 use prudence_core::{BoxSpace, Spec};
 use prudence_data::{Episode, Segment};
 use prudence_env::Env;
-use prudence_nn::cpu::Buffer;
 use prudence_nn::cpu::matrix::{Then, View, product};
-use prudence_nn::work::{Batch, Table, Tables};
-use prudence_nn::{Bank, Cpu, Device as _, Mlp};
+use prudence_nn::work::{Batch, Columns, Input, Pass, Table, Tables};
+use prudence_nn::{Bank, Cpu, Device, Mlp, Precision};
 use prudence_safety::fit::{Fitter, initial_model};
 use prudence_safety::{FitSettings, Scorer};
 use rand::RngExt as _;
@@ -20,7 +19,7 @@ use serde::Serialize;
 
 use prudence_agent::Scaling;
 
-use crate::{Algorithm, Error};
+use crate::{Algorithm, DeviceName, Error, device};
 
 /// The result of [`update`].
 #[derive(Clone, Debug, Serialize)]
@@ -39,8 +38,26 @@ pub struct UpdateBench {
     pub threads: usize,
     /// Updates per second, summed over all agents and threads.
     pub per_second: f64,
-    /// An upper bound on `per_second`: as if an update were only its matrix products, at this machine's measured peak.
+    /// Milliseconds for an update of all agents of a thread.
+    pub milliseconds: f64,
+    /// An upper bound on `per_second`: as if an update were only its matrix products, at the peak of this machine's kernels
+    /// for large matrices.
     pub floor_per_second: f64,
+}
+
+/// What [`update`] measures.
+#[derive(Clone, Debug)]
+pub struct UpdateSizes {
+    /// The algorithm.
+    pub algo: Algorithm,
+    /// Units of each of the two hidden layers.
+    pub hidden: usize,
+    /// Transitions per batch.
+    pub batch: usize,
+    /// Agents per thread.
+    pub population: usize,
+    /// The number of threads, each with its own agents; on a card each has a queue of its own.
+    pub threads: usize,
 }
 
 /// The number of stored rows to draw from, as in the comparison scripts in `benches/`.
@@ -49,22 +66,40 @@ const ROWS: usize = 100_000;
 /// The widths of observation, action and memory, as in the comparison scripts in `benches/`.
 const SIZES: (usize, usize, usize) = (17, 6, 64);
 
-/// Runs updates on random data for about `seconds` on each of `threads` threads.
+/// Runs updates on random data for about `seconds`.
 pub fn update(
-    algo: Algorithm,
-    hidden: usize,
-    batch: usize,
-    population: usize,
-    threads: usize,
+    sizes: &UpdateSizes,
+    device: DeviceName,
+    precision: Precision,
     seconds: f64,
 ) -> Result<UpdateBench, Error> {
+    match device::open(device)? {
+        None => update_on(&Cpu::<f32>::new(), sizes, peak_multiply_adds(), seconds),
+        Some(card) => {
+            let card = card.with_precision(precision);
+            let peak = peak_of(&card)?;
+            // Threads share a card, and each of the CPU's has a core.
+            update_on(&card, sizes, peak / sizes.threads as f64, seconds)
+        }
+    }
+}
+
+fn update_on<D: Device>(device: &D, sizes: &UpdateSizes, peak: f64, seconds: f64) -> Result<UpdateBench, Error> {
+    let UpdateSizes { algo, hidden, batch, population, threads } = *sizes;
     let results: Vec<Result<(f64, usize), Error>> = std::thread::scope(|scope| {
-        let one = |thread: u64| update_thread(algo, hidden, batch, population, thread, seconds);
-        let handles: Vec<_> = (0..threads as u64).map(|i| scope.spawn(move || one(i))).collect();
+        let handles: Vec<_> = (0..threads as u64)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let device = device.fork().map_err(prudence_agent::Error::from)?;
+                    update_thread(&device, sizes, thread, seconds)
+                })
+            })
+            .collect();
         handles.into_iter().filter_map(|h| h.join().ok()).collect()
     });
     let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
     let work = results.first().map_or(1, |r| r.1);
+    let per_second = results.iter().map(|r| r.0).sum();
     Ok(UpdateBench {
         bench: "update",
         algo,
@@ -72,20 +107,15 @@ pub fn update(
         batch,
         population,
         threads,
-        per_second: results.iter().map(|r| r.0).sum(),
-        floor_per_second: threads as f64 * peak_multiply_adds() / work as f64,
+        per_second,
+        milliseconds: 1e3 * (threads * population) as f64 / per_second,
+        floor_per_second: threads as f64 * peak / work as f64,
     })
 }
 
 /// Updates per second of one thread, and the multiply-adds of one update.
-fn update_thread(
-    algo: Algorithm,
-    hidden: usize,
-    batch: usize,
-    population: usize,
-    thread: u64,
-    seconds: f64,
-) -> Result<(f64, usize), Error> {
+fn update_thread<D: Device>(device: &D, sizes: &UpdateSizes, thread: u64, seconds: f64) -> Result<(f64, usize), Error> {
+    let UpdateSizes { algo, hidden, batch, population, .. } = *sizes;
     let (s, a, h) = SIZES;
     let state = s + if algo.history() { h } else { 0 };
     let settings = AgentSettings { hidden: vec![hidden; 2], batch, ..AgentSettings::default() };
@@ -94,29 +124,31 @@ fn update_thread(
         heads.push(Head::safety(settings.score_floor));
     }
     let multipliers = vec![0.5; heads.len() - 1];
-    let device = Cpu::<f32>::new();
     let networks = Networks::new(population, state, a, &settings.hidden, heads);
     let work = networks.multiply_adds(batch);
     let streams = (0..population as u64).map(|p| stream(thread, "bench", p));
     let agent = prudence_agent::Error::from;
-    let mut learner = Learner::new(&device, networks, &settings, streams).map_err(agent)?;
-    let mut data = Batch::new(&device, population, batch, state, a).map_err(agent)?;
+    let mut learner = Learner::new(device, networks, &settings, streams).map_err(agent)?;
+    let mut data = Batch::new(device, population, batch, state, a).map_err(agent)?;
     let mut rng = stream(0, "bench", thread);
     // Sampling the batch is part of an update, as in the comparison scripts in `benches/`.
-    let mut table = Table::new(&device, ROWS, s, h, a).map_err(agent)?;
-    for column in [&mut table.observation, &mut table.memory, &mut table.action, &mut table.reward, &mut table.score] {
-        column.iter_mut().for_each(|x| *x = StandardNormal.sample(&mut rng));
+    let mut table = Table::new(device, ROWS, s, h, a).map_err(agent)?;
+    let mut normals = |n: usize| (0..n).map(|_| StandardNormal.sample(&mut rng)).collect::<Vec<f32>>();
+    for (column, width) in
+        [(&mut table.observation, s), (&mut table.memory, h), (&mut table.action, a), (&mut table.reward, 1)]
+    {
+        device.write(column, 0, &normals(ROWS * width));
     }
-    table.score.iter_mut().for_each(|x| *x = -x.abs());
-    table.not_terminal.fill(1.0);
-    let own = Table::new(&device, population, s, h, a).map_err(agent)?;
+    device.write(&mut table.score, 0, &normals(ROWS).iter().map(|x| -x.abs()).collect::<Vec<_>>());
+    device.fill(&mut table.not_terminal, 0, ROWS, 1.0);
+    let own = Table::new(device, population, s, h, a).map_err(agent)?;
     let spec = Spec {
         observation: BoxSpace::unbounded(s),
         action: BoxSpace::uniform(a, -1.0, 1.0),
         signals: Vec::new(),
         horizon: 1000,
     };
-    let units = Scaling::new(&spec, 1.0).units(&device).map_err(agent)?;
+    let units = Scaling::new(&spec, 1.0).units(device).map_err(agent)?;
     let tables = Tables {
         shared: &table,
         own: &own,
@@ -126,14 +158,17 @@ fn update_thread(
         history: algo.history(),
         floor: settings.score_floor,
     };
-    let mut rows = vec![0; population * batch];
+    let (mut rows, mut rows_there) = (vec![0; population * batch], device.rows(population * batch).map_err(agent)?);
+    let mut addresses = device.rows(6 * population).map_err(agent)?;
     let mut t = 0;
     let mut step = |rng: StreamId| -> Result<(), Error> {
         rng.below(0, ROWS as u32 - 1, &mut rows);
-        device.gather(&tables, &rows, &mut data);
+        device.write_rows(&mut rows_there, 0, &rows);
+        device.gather(&tables, &rows_there, &mut data);
         for (noise, purpose) in [(&mut data.next_noise, "next-actions"), (&mut data.noise, "new-actions")] {
             let ids = (0..population as u64).map(|agent| StreamId::new(agent, purpose, t));
-            device.normals(&ids.flat_map(|id| id.address(0)).collect(), batch * a, noise);
+            device.write_rows(&mut addresses, 0, &ids.flat_map(|id| id.address(0)).collect::<Vec<_>>());
+            device.normals(&addresses, batch * a, noise);
         }
         t += 1;
         for agent in 0..population {
@@ -144,14 +179,23 @@ fn update_thread(
     for i in 0..10 {
         step(StreamId::new(thread, "warm-up", i))?;
     }
+    // Reading waits for all work on the device.
+    let finished = || device.read(&units.action_half, 0, &mut [0.0]).map_err(agent);
+    finished()?;
     let watch = Stopwatch::start();
     let mut n = 0;
     while watch.seconds() < seconds {
-        step(StreamId::new(thread, "batch", n as u64))?;
-        n += population;
+        for _ in 0..CHUNK {
+            step(StreamId::new(thread, "batch", n as u64))?;
+            n += population;
+        }
+        finished()?;
     }
     Ok((n as f64 / watch.seconds(), work))
 }
+
+/// Updates between two looks at the clock.
+const CHUNK: usize = 10;
 
 /// The highest number of multiply-adds per second that the matrix kernel reaches on this core.
 fn peak_multiply_adds() -> f64 {
@@ -167,6 +211,24 @@ fn peak_multiply_adds() -> f64 {
     (n * n * n) as f64 / best
 }
 
+/// The highest number of multiply-adds per second that a device reaches in a bank of large layers.
+fn peak_of<D: Device>(device: &D) -> Result<f64, Error> {
+    let (n, groups) = (2048, 8);
+    let agent = prudence_agent::Error::from;
+    let net = Bank::dense(Mlp::new(n, &[], n), groups);
+    let (weights, x) = (device.buffer(groups * net.stride), device.buffer(groups * n * n));
+    let (weights, x) = (weights.map_err(agent)?, x.map_err(agent)?);
+    let mut pass = Pass::new(device, &net, n).map_err(agent)?;
+    let mut best = f64::INFINITY;
+    for _ in 0..10 {
+        let watch = Stopwatch::start();
+        device.forward(&net, &weights, Input { first: Columns::new(&x, n, n, 1), second: None }, &mut pass);
+        device.read(pass.output(), 0, &mut [0.0]).map_err(agent)?;
+        best = best.min(watch.seconds());
+    }
+    Ok((groups * n * n * n) as f64 / best)
+}
+
 /// The result of [`fit`].
 #[derive(Clone, Debug, Serialize)]
 pub struct FitBench {
@@ -176,6 +238,8 @@ pub struct FitBench {
     pub batch: usize,
     /// Steps of each segment.
     pub steps: usize,
+    /// Models fitted at the same time.
+    pub models: usize,
     /// The widths of observation and action.
     pub sizes: (usize, usize),
     /// Steps of the fit before the measurement.
@@ -184,15 +248,31 @@ pub struct FitBench {
     pub milliseconds: f64,
 }
 
+/// What [`fit`] measures.
+#[derive(Clone, Debug)]
+pub struct FitSizes {
+    /// Segments per step and model.
+    pub batch: usize,
+    /// Steps of each segment.
+    pub steps: usize,
+    /// Models fitted at the same time, each to segments of its own.
+    pub models: usize,
+    /// The widths of observation and action.
+    pub inputs: (usize, usize),
+    /// Steps of the fit before the measurement.
+    pub warm_steps: u64,
+}
+
 /// Times a step of fitting a safety model to random segments with labels on all prefixes.
-pub fn fit(
-    batch: usize,
-    steps: usize,
-    sizes: (usize, usize),
-    warm_steps: u64,
-    seconds: f64,
-) -> Result<FitBench, Error> {
-    let (s, a) = sizes;
+pub fn fit(sizes: &FitSizes, device: DeviceName, seconds: f64) -> Result<FitBench, Error> {
+    match device::open(device)? {
+        None => fit_on(&Cpu::<f32>::new(), sizes, seconds),
+        Some(card) => fit_on(&card, sizes, seconds),
+    }
+}
+
+fn fit_on<D: Device>(device: &D, sizes: &FitSizes, seconds: f64) -> Result<FitBench, Error> {
+    let FitSizes { batch, steps, models, inputs: (s, a), warm_steps } = *sizes;
     let mut rng = stream(0, "bench-fit", 0);
     let mut numbers = |n: usize| (0..n).map(|_| StandardNormal.sample(&mut rng)).collect::<Vec<f32>>();
     let episodes: Vec<Episode> = (0..2 * batch)
@@ -208,14 +288,17 @@ pub fn fit(
         Segment { episode, start: 0, end: steps, safe: at.is_none(), at }
     };
     let segments: Vec<Segment> = (0..episodes.len()).map(segment).collect();
-    let settings = FitSettings { batch, ..FitSettings::default() };
+    let settings = FitSettings { batch, ensemble: models, ..FitSettings::default() };
     let all: Vec<usize> = (0..episodes.len()).collect();
     let model = initial_model(&episodes[..], &all, [s, a], steps, &settings, 0)?;
-    let mut fitter = Fitter::new(&Cpu::<f32>::new(), model, &settings)?;
+    let mut fitter = Fitter::new(device, model, &settings)?;
     let mut draw = stream(0, "bench-fit", 1);
     let mut step = || -> Result<(), Error> {
-        let batch: Vec<&Segment> = (0..batch).map(|_| &segments[draw.random_range(0..segments.len())]).collect();
-        Ok(fitter.step(&episodes[..], &[batch], 5e-3)?)
+        let mut one = || (0..batch).map(|_| &segments[draw.random_range(0..segments.len())]).collect();
+        let batches: Vec<Vec<&Segment>> = (0..models).map(|_| one()).collect();
+        fitter.step(&episodes[..], &batches, 5e-3)?;
+        fitter.losses()?; // waits for the device
+        Ok(())
     };
     for _ in 0..warm_steps {
         step()?;
@@ -226,7 +309,8 @@ pub fn fit(
         step()?;
         n += 1;
     }
-    Ok(FitBench { bench: "fit", batch, steps, sizes, warm_steps, milliseconds: 1e3 * watch.seconds() / f64::from(n) })
+    let milliseconds = 1e3 * watch.seconds() / f64::from(n);
+    Ok(FitBench { bench: "fit", batch, steps, models, sizes: (s, a), warm_steps, milliseconds })
 }
 
 /// The result of [`act`].
@@ -234,27 +318,49 @@ pub fn fit(
 pub struct ActBench {
     /// Always `act`.
     pub bench: &'static str,
+    /// Agents that act at the same time.
+    pub population: usize,
     /// Units of each of the policy's two hidden layers.
     pub hidden: usize,
     /// Members of the safety model's ensemble.
     pub ensemble: usize,
-    /// Steps per second.
+    /// Steps of the whole population per second.
     pub per_second: f64,
-    /// Microseconds per step.
+    /// Microseconds per step of the whole population.
     pub microseconds: f64,
 }
 
-/// Times acting: the policy's forward pass and one step of the scorer.
-pub fn act(hidden: usize, ensemble: usize, seconds: f64) -> Result<ActBench, Error> {
+/// Times acting: the policy's forward pass and one step of the scorer, for each agent of a population.
+pub fn act(
+    hidden: usize,
+    ensemble: usize,
+    population: usize,
+    device: DeviceName,
+    seconds: f64,
+) -> Result<ActBench, Error> {
+    match device::open(device)? {
+        None => act_on(&Cpu::<f32>::new(), hidden, ensemble, population, seconds),
+        Some(card) => act_on(&card, hidden, ensemble, population, seconds),
+    }
+}
+
+fn act_on<D: Device>(
+    device: &D,
+    hidden: usize,
+    ensemble: usize,
+    population: usize,
+    seconds: f64,
+) -> Result<ActBench, Error> {
     let (s, a, h) = SIZES;
-    let device = Cpu::<f32>::new();
     let settings = FitSettings { hidden: (h - 1) / ensemble, ensemble, ..FitSettings::default() };
     let model = initial_model::<[Episode]>(&[], &[], [s, a], 1000, &settings, 0)?;
-    let scorer = Scorer::new(&device, &[model.into()], -7.0)?;
-    let policy = Bank::dense(Mlp::new(s + scorer.memory_width(), &[hidden; 2], 2 * a), 1);
+    let scorer = Scorer::new(device, &[model.into()], -7.0)?;
+    let policy = Bank::dense(Mlp::new(s + scorer.memory_width(), &[hidden; 2], 2 * a), population);
     let mut rng = stream(0, "bench", 0);
-    let mut weights = Buffer::zeros(policy.shape.parameters());
-    policy.shape.init(&mut weights, &mut |bound| rng.random_range(-bound..bound));
+    let mut initial = vec![0.0; policy.shape.parameters()];
+    policy.shape.init(&mut initial, &mut |bound| rng.random_range(-bound..bound));
+    let mut weights = device.buffer(population * initial.len()).map_err(prudence_agent::Error::from)?;
+    device.write(&mut weights, 0, &initial.repeat(population));
     let spec = Spec {
         observation: BoxSpace::unbounded(s),
         action: BoxSpace::uniform(a, -1.0, 1.0),
@@ -262,20 +368,22 @@ pub fn act(hidden: usize, ensemble: usize, seconds: f64) -> Result<ActBench, Err
         horizon: 1000,
     };
     let clip = AgentSettings::default().log_std();
-    let mut actor = Actor::new(&device, &Scaling::new(&spec, 1.0), &policy, clip, true, Some(&scorer))?;
-    let (observation, mut action) = (vec![0.1f32; s], vec![0.0f32; a]);
+    let mut actor = Actor::new(device, &Scaling::new(&spec, 1.0), &policy, clip, true, Some(&scorer))?;
+    let (observation, mut actions) = (vec![0.1f32; s], vec![0.0f32; population * a]);
+    let active = vec![true; population];
     let watch = Stopwatch::start();
     let mut n = 0u64;
     while watch.seconds() < seconds {
         for _ in 0..100 {
-            actor.show(0, &observation);
-            actor.choose(&weights, Choose::Mode, &mut action)?;
-            actor.score(Some(&scorer), &action, &[true]);
+            (0..population).for_each(|row| actor.show(row, &observation));
+            actor.choose(&weights, Choose::Mode, &mut actions)?;
+            actor.score(Some(&scorer), &actions, &active);
         }
         n += 100;
     }
     let per_second = n as f64 / watch.seconds();
-    Ok(ActBench { bench: "act", hidden, ensemble, per_second, microseconds: 1e6 / per_second })
+    let microseconds = 1e6 / per_second;
+    Ok(ActBench { bench: "act", population, hidden, ensemble, per_second, microseconds })
 }
 
 /// The result of [`env()`].

@@ -124,6 +124,9 @@ pub enum Error {
     /// The user asked to stop, and a checkpoint was written.
     #[error("stopped at a checkpoint")]
     Stopped,
+    /// No graphics card can be used.
+    #[error("no graphics card can be used: {0}")]
+    Card(#[from] prudence_cuda::Missing),
     /// The threads could not be started.
     #[error("cannot start threads: {0}")]
     Threads(String),

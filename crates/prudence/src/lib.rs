@@ -32,6 +32,7 @@ mod agent;
 pub mod bench;
 mod checkpoint;
 mod collecting;
+mod device;
 mod environment;
 mod error;
 mod estimate;
@@ -56,6 +57,7 @@ mod training;
 
 pub use agent::{Agent, Pilot};
 pub use collecting::{Collected, collect, train};
+pub use device::{CardInfo, DeviceName, Devices};
 pub use environment::EnvSettings;
 pub use error::{Error, ErrorKind};
 pub use estimate::Estimate;
@@ -83,5 +85,6 @@ pub use prudence_env::{
     BareEngine, BoxSpace, Drawable, Env, Error as EnvError, Limb, MakeEnv, Scene, Settable, Snapshots, Spec, Step,
     Zone, conformance,
 };
+pub use prudence_nn::Precision;
 pub use prudence_report::records::{AlgoResult, Evaluation, ReplicaSummary};
 pub use prudence_safety::{Error as SafetyError, FitSettings, Quality, SafetyModel};

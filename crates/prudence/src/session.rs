@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::Error;
+use prudence_cuda::Cuda;
+
+use crate::{DeviceName, Error, device};
 
 /// Receives progress reports. Every method does nothing by default.
 ///
@@ -106,6 +108,8 @@ pub struct Session {
     pool: Arc<rayon::ThreadPool>,
     progress: Arc<dyn Progress>,
     stop: Arc<AtomicBool>,
+    /// The graphics card that holds the networks; the CPU where there is none.
+    card: Option<Cuda>,
 }
 
 impl Session {
@@ -116,7 +120,13 @@ impl Session {
             pool: Arc::new(pool.map_err(|e| Error::Threads(e.to_string()))?),
             progress: Arc::new(Silent),
             stop: Arc::default(),
+            card: None,
         })
+    }
+
+    /// Chooses the device that holds the networks of agents in training and of safety models in fits.
+    pub fn on(self, device: DeviceName) -> Result<Self, Error> {
+        Ok(Self { card: device::open(device)?, ..self })
     }
 
     /// Sets the receiver of progress reports.
@@ -147,6 +157,10 @@ impl Session {
     /// The number of agents that are in training at a time, of `jobs` in all.
     pub(crate) fn agents(&self, jobs: u64) -> usize {
         usize::try_from(jobs).unwrap_or(usize::MAX).min(self.pool.current_num_threads())
+    }
+
+    pub(crate) fn card(&self) -> Option<&Cuda> {
+        self.card.as_ref()
     }
 
     pub(crate) fn pool(&self) -> &rayon::ThreadPool {

@@ -7,10 +7,12 @@ use crate::args::BenchCommand;
 
 pub fn bench(command: BenchCommand) -> anyhow::Result<()> {
     match command {
-        BenchCommand::Update { algo, hidden, batch, threads, population, measure } => {
-            let size = |x: u64| x as usize;
-            let one =
-                |algo| bench::update(algo, size(hidden), size(batch), size(population), size(threads), measure.seconds);
+        BenchCommand::Update { algo, hidden, batch, threads, population, device, precision, measure } => {
+            let one = |algo| {
+                let [hidden, batch, population, threads] = [hidden, batch, population, threads].map(|x| x as usize);
+                let sizes = bench::UpdateSizes { algo, hidden, batch, population, threads };
+                bench::update(&sizes, device.name(), precision.precision(), measure.seconds)
+            };
             let lines = algo.algorithms().into_iter().map(one).collect::<Result<Vec<_>, _>>()?;
             if measure.json {
                 return print_json(&lines);
@@ -23,7 +25,7 @@ pub fn bench(command: BenchCommand) -> anyhow::Result<()> {
                     line.population.to_string(),
                     line.threads.to_string(),
                     format!("{:.0}", line.per_second),
-                    format!("{:.3}", 1e3 * line.threads as f64 / line.per_second),
+                    format!("{:.3}", line.milliseconds),
                     format!("{:.0} %", 100.0 * line.per_second / line.floor_per_second),
                 ]
             };
@@ -31,29 +33,38 @@ pub fn bench(command: BenchCommand) -> anyhow::Result<()> {
                 ["algorithm", "hidden", "batch", "population", "threads", "updates/s", "ms/update", "of the peak"];
             print_table(&headings, lines.iter().map(row).collect());
         }
-        BenchCommand::Fit { batch, steps, observation, action, warm_steps, measure } => {
-            let size = |x: u64| x as usize;
-            let line =
-                bench::fit(size(batch), size(steps), (size(observation), size(action)), warm_steps, measure.seconds)?;
+        BenchCommand::Fit { batch, steps, observation, action, models, warm_steps, device, measure } => {
+            let [batch, steps, models] = [batch, steps, models].map(|x| x as usize);
+            let inputs = (observation as usize, action as usize);
+            let sizes = bench::FitSizes { batch, steps, models, inputs, warm_steps };
+            let line = bench::fit(&sizes, device.name(), measure.seconds)?;
             if measure.json {
                 return print_json(&[line]);
             }
             let sizes = format!("{} + {}", line.sizes.0, line.sizes.1);
-            let row = vec![line.batch.to_string(), line.steps.to_string(), sizes, format!("{:.2}", line.milliseconds)];
-            print_table(&["segments", "steps", "inputs", "ms/step of the fit"], vec![row]);
+            let row = vec![
+                line.batch.to_string(),
+                line.steps.to_string(),
+                line.models.to_string(),
+                sizes,
+                format!("{:.2}", line.milliseconds),
+            ];
+            print_table(&["segments", "steps", "models", "inputs", "ms/step of the fit"], vec![row]);
         }
-        BenchCommand::Act { hidden, ensemble, measure } => {
-            let line = bench::act(hidden as usize, ensemble as usize, measure.seconds)?;
+        BenchCommand::Act { hidden, ensemble, population, device, measure } => {
+            let [hidden, ensemble, population] = [hidden, ensemble, population].map(|x| x as usize);
+            let line = bench::act(hidden, ensemble, population, device.name(), measure.seconds)?;
             if measure.json {
                 return print_json(&[line]);
             }
             let row = vec![
                 format!("{0}/{0}", line.hidden),
                 line.ensemble.to_string(),
+                line.population.to_string(),
                 format!("{:.0}", line.per_second),
                 format!("{:.1}", line.microseconds),
             ];
-            print_table(&["hidden", "ensemble", "steps/s", "microseconds"], vec![row]);
+            print_table(&["hidden", "ensemble", "population", "steps/s", "microseconds"], vec![row]);
         }
         BenchCommand::Env { task, set, config, measure } => {
             let task = Task::new(TaskSettings::resolve(&task, &config, &set)?)?;
