@@ -17,6 +17,7 @@ pub fn of(error: &Error) -> Option<String> {
         Error::Env(EnvError::Missing(_)) | Error::Agent(AgentError::Env(EnvError::Missing(_))) => {
             Some("run: prudence engines install".to_owned())
         }
+        Error::Card(_) => Some("`prudence devices` lists what can be used; `--device cpu` needs no card".to_owned()),
         Error::Env(EnvError::NotReal { .. }) => {
             Some("such domains can be simulated with `prudence rddl simulate`".to_owned())
         }

@@ -76,6 +76,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Rollout(args) => commands::rollout(args),
         Command::Data(command) => commands::data(command),
         Command::Engines(args) => commands::engines(args),
+        Command::Devices { json } => commands::devices(json),
         Command::Rddl(args) => commands::rddl(args),
         Command::Bench(args) => commands::bench(args),
         Command::Completions { shell } => {
