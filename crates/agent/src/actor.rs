@@ -17,7 +17,7 @@ pub enum Choose {
     Mode,
 }
 
-/// N policies acting in N environments, one row each.
+/// Policies acting in environments: N rows, divided evenly among the policies, in order.
 pub struct Actor<D: Device> {
     device: D,
     policy: Bank<Mlp>,
@@ -25,6 +25,7 @@ pub struct Actor<D: Device> {
     history: bool,
     units: Units<D>,
     rows: usize,
+    on_host: OnHost,
     /// `[N, S]` and `[N, A]`, in the environment's units
     observation: D::Buf,
     action: D::Buf,
@@ -36,32 +37,48 @@ pub struct Actor<D: Device> {
     pass: Pass<D>,
     drawn: Drawn<D>,
     active: D::Buf,
+    scorer: Option<Scorer<D>>,
     /// The history of each row's episode, where there is a scorer.
     pub tracker: Option<Tracker<D>>,
+    /// Recorded once per way of choosing; they hold the addresses of the weights that they were first called with.
+    choosing: [D::Program; 2],
+    scoring: D::Program,
+}
+
+/// What goes to the device before each step, all rows at once.
+struct OnHost {
+    observation: Vec<f32>,
+    addresses: Vec<u32>,
+    active: Vec<f32>,
 }
 
 impl<D: Device> Actor<D> {
-    /// For a bank of policies, with one environment each.
+    /// For a bank of policies, with `each` environments per policy.
     pub fn new(
         device: &D,
         scaling: &Scaling,
         policy: &Bank<Mlp>,
+        each: usize,
         clip: LogStd,
         history: bool,
-        scorer: Option<&Scorer<D>>,
+        scorer: Option<Scorer<D>>,
     ) -> Result<Self, Error> {
-        let (rows, s, a) = (policy.groups, scaling.observation_width(), scaling.action_width());
+        let (rows, s, a) = (policy.groups * each, scaling.observation_width(), scaling.action_width());
         Ok(Self {
             units: scaling.units(device)?,
+            on_host: OnHost { observation: vec![0.0; rows * s], addresses: vec![0; rows * 6], active: vec![0.0; rows] },
             observation: device.buffer(rows * s)?,
             action: device.buffer(rows * a)?,
             state: device.buffer(rows * policy.shape.inputs())?,
             addresses: device.rows(rows * 6)?,
             noise: device.buffer(rows * a)?,
-            pass: Pass::new(device, policy, 1)?,
+            pass: Pass::new(device, policy, each)?,
             drawn: Drawn::new(device, rows, a)?,
             active: device.buffer(rows)?,
-            tracker: scorer.map(|scorer| scorer.tracker(rows)).transpose()?,
+            tracker: scorer.as_ref().map(|scorer| scorer.tracker(rows)).transpose()?,
+            scorer,
+            choosing: Default::default(),
+            scoring: D::Program::default(),
             device: device.clone(),
             policy: policy.clone(),
             clip,
@@ -70,75 +87,106 @@ impl<D: Device> Actor<D> {
         })
     }
 
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The scorer of its rows.
+    pub fn scorer(&self) -> Option<&Scorer<D>> {
+        self.scorer.as_ref()
+    }
+
+    /// Continues with another scorer of the same shape. Histories are those of the old one until they are set.
+    pub fn replace_scorer(&mut self, scorer: Scorer<D>) {
+        self.scorer = Some(scorer);
+        self.scoring = D::Program::default();
+    }
+
     /// Clears the history of a row, at the start of an episode.
-    pub fn start(&mut self, row: usize, scorer: Option<&Scorer<D>>) {
-        if let (Some(scorer), Some(tracker)) = (scorer, &mut self.tracker) {
+    pub fn start(&mut self, row: usize) {
+        if let (Some(scorer), Some(tracker)) = (&self.scorer, &mut self.tracker) {
             scorer.reset(tracker, row);
         }
     }
 
     /// Sets the history of a row to that of an episode in progress, which was scored as a whole.
-    pub fn continue_from(&mut self, row: usize, scorer: &Scorer<D>, scores: &EpisodeScores) {
-        if let Some(tracker) = &mut self.tracker {
+    pub fn continue_from(&mut self, row: usize, scores: &EpisodeScores) {
+        if let (Some(scorer), Some(tracker)) = (&self.scorer, &mut self.tracker) {
             scorer.continue_from(tracker, row, scores);
         }
     }
 
     /// Sets a row's observation, in the environment's units.
     pub fn show(&mut self, row: usize, observation: &[f32]) {
-        self.device.write(&mut self.observation, row * self.units.observation_width, observation);
+        let s = self.units.observation_width;
+        self.on_host.observation[row * s..][..s].copy_from_slice(observation);
     }
 
     /// Sets the noise of a row's action at step `t` of its episode: the stream's normals from block `t * blocks(A)` on.
     pub fn draw_from(&mut self, row: usize, stream: StreamId, t: usize) {
         let block = t as u64 * blocks(self.units.action_width);
-        self.device.write_rows(&mut self.addresses, row * 6, &stream.address(block));
+        self.on_host.addresses[row * 6..][..6].copy_from_slice(&stream.address(block));
     }
 
-    /// Chooses an action for every row, in the environment's units: `[N, A]`.
+    /// Chooses an action for every row, in the environment's units: `[N, A]`. The weights must be the same buffer in
+    /// every call.
     pub fn choose(&mut self, weights: &D::Buf, choose: Choose, actions: &mut [f32]) -> Result<(), Error> {
         let d = &self.device;
-        let memory = self.tracker.as_ref().filter(|_| self.history);
-        let memory = memory.map(|t| (&t.memory, self.policy.shape.inputs() - self.units.observation_width));
-        d.see(&self.units, &self.observation, memory, &mut self.state);
-        let input = Input { first: Columns::new(&self.state, 1, self.policy.shape.inputs(), 1), second: None };
-        d.forward(&self.policy, weights, input, &mut self.pass);
-        match choose {
-            Choose::Drawn => {
-                d.normals(&self.addresses, self.units.action_width, &mut self.noise);
-                d.sample(&self.pass, &self.noise, self.clip, &mut self.drawn);
-            }
-            Choose::Mode => d.mode(&self.pass, &mut self.drawn.action),
+        let program = match choose {
+            Choose::Drawn => &mut self.choosing[0],
+            Choose::Mode => &mut self.choosing[1],
+        };
+        d.write(&mut self.observation, 0, &self.on_host.observation);
+        if choose == Choose::Drawn {
+            d.write_rows(&mut self.addresses, 0, &self.on_host.addresses);
         }
-        d.to_env(&self.units, &self.drawn.action, &mut self.action);
+        d.run(program, || {
+            let memory = self.tracker.as_ref().filter(|_| self.history);
+            let memory = memory.map(|t| (&t.memory, self.policy.shape.inputs() - self.units.observation_width));
+            d.see(&self.units, &self.observation, memory, &mut self.state);
+            let each = self.rows / self.policy.groups;
+            let first = Columns::new(&self.state, each, self.policy.shape.inputs(), 1);
+            d.forward(&self.policy, weights, Input { first, second: None }, &mut self.pass);
+            match choose {
+                Choose::Drawn => {
+                    d.normals(&self.addresses, self.units.action_width, &mut self.noise);
+                    d.sample(&self.pass, &self.noise, self.clip, &mut self.drawn);
+                }
+                Choose::Mode => d.mode(&self.pass, &mut self.drawn.action),
+            }
+            d.to_env(&self.units, &self.drawn.action, &mut self.action);
+        })?;
         Ok(d.read(&self.action, 0, actions)?)
     }
 
     /// Scores the step of each active row: its observation, and its action in `actions`, `[N, A]`.
-    pub fn score(&mut self, scorer: Option<&Scorer<D>>, actions: &[f32], active: &[bool]) {
-        let (Some(scorer), Some(tracker)) = (scorer, &mut self.tracker) else { return };
+    pub fn score(&mut self, actions: &[f32], active: &[bool]) -> Result<(), Error> {
+        let (Some(scorer), Some(tracker)) = (&self.scorer, &mut self.tracker) else { return Ok(()) };
         let d = &self.device;
-        d.write(&mut self.action, 0, actions);
-        for (row, active) in active.iter().enumerate().take(self.rows) {
-            d.fill(&mut self.active, row, 1, if *active { 1.0 } else { 0.0 });
+        for (number, active) in self.on_host.active.iter_mut().zip(active) {
+            *number = if *active { 1.0 } else { 0.0 };
         }
-        scorer.step(tracker, &self.observation, &self.action, &self.active);
+        d.write(&mut self.action, 0, actions);
+        d.write(&mut self.active, 0, &self.on_host.active);
+        let step = || scorer.step(tracker, &self.observation, &self.action, &self.active);
+        Ok(d.run(&mut self.scoring, step)?)
     }
 
-    /// The model's log P of a row's last step.
-    pub fn log_prob(&self, row: usize) -> Result<Option<f32>, Error> {
-        self.number(row, |tracker| &tracker.log_prob)
+    /// The model's log P of each row's last step; nothing without a model.
+    pub fn log_probs(&self, log_probs: &mut Vec<f32>) -> Result<(), Error> {
+        self.numbers(|tracker| &tracker.log_prob, log_probs)
     }
 
-    /// The floored sum of log P of a row's episode so far.
-    pub fn sum(&self, row: usize) -> Result<Option<f32>, Error> {
-        self.number(row, |tracker| &tracker.sum)
+    /// The floored sum of log P of each row's episode so far; nothing without a model.
+    pub fn sums(&self, sums: &mut Vec<f32>) -> Result<(), Error> {
+        self.numbers(|tracker| &tracker.sum, sums)
     }
 
-    fn number(&self, row: usize, of: fn(&Tracker<D>) -> &D::Buf) -> Result<Option<f32>, Error> {
-        let Some(tracker) = &self.tracker else { return Ok(None) };
-        let mut number = [0.0];
-        self.device.read(of(tracker), row, &mut number)?;
-        Ok(Some(number[0]))
+    fn numbers(&self, of: fn(&Tracker<D>) -> &D::Buf, numbers: &mut Vec<f32>) -> Result<(), Error> {
+        numbers.clear();
+        let Some(tracker) = &self.tracker else { return Ok(()) };
+        numbers.resize(self.rows, 0.0);
+        Ok(self.device.read(of(tracker), 0, numbers)?)
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use prudence_core::random::{StreamId, subseed};
 use prudence_data::{Episode, Rule};
-use prudence_env::{Env, Step};
+use prudence_env::{Env, Error as EnvError, Step};
 use prudence_nn::work::LogStd;
 use prudence_nn::{Bank, Device, Mlp};
 use prudence_safety::Scorer;
@@ -15,6 +15,7 @@ use crate::Error;
 use crate::actor::{Actor, Choose};
 use crate::recorder::Recorder;
 use crate::scaling::Scaling;
+use crate::threads::Threads;
 
 /// The seed of the test episodes' starts, the same for everything that is tested.
 const TEST_STARTS: u64 = 0;
@@ -71,94 +72,175 @@ pub struct PolicyShape {
     pub history: bool,
 }
 
-/// One policy in one environment.
+/// Policies in environments: N rows, divided evenly among the policies, in order.
 pub struct Player<D: Device> {
-    recorder: Recorder,
+    recorders: Vec<Recorder>,
+    policies: usize,
     actor: Actor<D>,
+    /// `[policies, parameters]`
     weights: D::Buf,
     device: D,
-    action: Vec<f32>,
+    threads: Threads,
+    /// `[N, A]`, in the environment's units
+    actions: Vec<f32>,
+    /// `[N]`: the safety model's log P of each row's last step; empty without a model.
+    last_log_prob: Vec<f32>,
+}
+
+/// A row's test episode in progress.
+struct Running {
+    index: u64,
+    /// The signals of the initial state.
+    start: Vec<f64>,
     log_probs: Vec<f32>,
 }
 
 impl<D: Device> Player<D> {
-    /// For this environment. The parameters of the policy must then be loaded with [`Player::load`].
-    pub fn new(device: &D, env: Box<dyn Env>, shape: &PolicyShape, scorer: Option<&Scorer<D>>) -> Result<Self, Error> {
-        let a = shape.scaling.action_width();
-        let bank = Bank::dense(shape.network.clone(), 1);
+    /// For these environments. The parameters of each policy must then be loaded with [`Player::load`].
+    pub fn new(
+        device: &D,
+        envs: Vec<Box<dyn Env>>,
+        policies: usize,
+        shape: &PolicyShape,
+        scorer: Option<Scorer<D>>,
+        threads: &Threads,
+    ) -> Result<Self, Error> {
+        let (rows, a) = (envs.len(), shape.scaling.action_width());
+        let bank = Bank::dense(shape.network.clone(), policies);
         Ok(Self {
-            recorder: Recorder::new(env),
-            actor: Actor::new(device, &shape.scaling, &bank, shape.clip, shape.history, scorer)?,
-            weights: device.buffer(shape.network.parameters())?,
+            recorders: envs.into_iter().map(Recorder::new).collect(),
+            policies,
+            actor: Actor::new(device, &shape.scaling, &bank, rows / policies, shape.clip, shape.history, scorer)?,
+            weights: device.buffer(policies * shape.network.parameters())?,
             device: device.clone(),
-            action: vec![0.0; a],
-            log_probs: Vec::new(),
+            threads: threads.clone(),
+            actions: vec![0.0; rows * a],
+            last_log_prob: Vec::new(),
         })
     }
 
     /// Loads a policy's parameters.
-    pub fn load(&mut self, policy: &[f32]) {
-        self.device.write(&mut self.weights, 0, policy);
+    pub fn load(&mut self, policy: usize, parameters: &[f32]) {
+        self.device.write(&mut self.weights, policy * parameters.len(), parameters);
     }
 
-    /// The environment with its running episode.
-    pub fn recorder(&self) -> &Recorder {
-        &self.recorder
+    /// Replaces the scorer by one of the same shape; no episode may be in progress.
+    pub fn replace_scorer(&mut self, scorer: Scorer<D>) {
+        self.actor.replace_scorer(scorer);
     }
 
-    /// The environment, mutably.
-    pub fn env_mut(&mut self) -> &mut dyn Env {
-        self.recorder.env_mut()
+    /// A row's environment with its running episode.
+    pub fn recorder(&self, row: usize) -> &Recorder {
+        &self.recorders[row]
     }
 
-    /// Starts an episode.
-    pub fn start(&mut self, seed: u64, scorer: Option<&Scorer<D>>) -> Result<(), Error> {
-        self.recorder.start(seed)?;
-        self.actor.start(0, scorer);
-        self.log_probs.clear();
+    /// A row's environment, mutably.
+    pub fn env_mut(&mut self, row: usize) -> &mut dyn Env {
+        self.recorders[row].env_mut()
+    }
+
+    /// The safety model's log P of a row's last step; `None` without a model.
+    pub fn log_prob(&self, row: usize) -> Option<f32> {
+        self.last_log_prob.get(row).copied()
+    }
+
+    /// Starts an episode in a row.
+    pub fn start(&mut self, row: usize, seed: u64) -> Result<(), Error> {
+        self.recorders[row].start(seed)?;
+        self.actor.start(row);
         Ok(())
     }
 
-    /// Takes one step. The action is sampled from the policy with the noise of `stream`; without a stream, it is the
-    /// policy's mode.
-    pub fn step(&mut self, scorer: Option<&Scorer<D>>, stream: Option<StreamId>) -> Result<Step, Error> {
-        self.actor.show(0, self.recorder.stored_observation());
-        let choose = match stream {
-            None => Choose::Mode,
-            Some(stream) => {
-                self.actor.draw_from(0, stream, self.recorder.steps());
-                Choose::Drawn
+    /// Takes one step in every active row. Actions are sampled from the policies with the noise of the rows' streams;
+    /// without streams, they are the policies' modes.
+    pub fn step(
+        &mut self,
+        active: &[bool],
+        noise: Option<&[StreamId]>,
+    ) -> Result<Vec<Option<Result<Step, EnvError>>>, Error> {
+        for (row, recorder) in self.recorders.iter().enumerate().filter(|(row, _)| active[*row]) {
+            self.actor.show(row, recorder.stored_observation());
+            if let Some(noise) = noise {
+                self.actor.draw_from(row, noise[row], recorder.steps());
             }
-        };
-        self.actor.choose(&self.weights, choose, &mut self.action)?;
-        let step = self.recorder.step(&self.action)?;
-        self.actor.score(scorer, &self.action, &[true]);
-        self.log_probs.extend(self.actor.log_prob(0)?);
-        Ok(step)
+        }
+        let choose = if noise.is_some() { Choose::Drawn } else { Choose::Mode };
+        self.actor.choose(&self.weights, choose, &mut self.actions)?;
+        let a = self.actions.len() / self.recorders.len();
+        let actions = &self.actions;
+        let step = |row: usize, recorder: &mut Recorder| active[row].then(|| recorder.step(&actions[row * a..][..a]));
+        let steps = self.threads.map(&mut self.recorders, step);
+        self.actor.score(&self.actions, active)?;
+        self.actor.log_probs(&mut self.last_log_prob)?;
+        Ok(steps)
     }
 
-    /// Plays test episodes. Actions are the policy's mode or, with a seed for their noise, sampled from it.
+    /// Plays test episodes with every policy in `wanted`, and returns those of each policy, or the error that ended them.
+    /// Actions are the policies' modes or, with a seed per policy for their noise, sampled from them.
     ///
     /// Test episode i starts the same way whichever policy is tested, so that all algorithms, rounds and replicas have
     /// the same starts.
     pub fn test(
         &mut self,
-        scorer: Option<&Scorer<D>>,
+        wanted: &[bool],
         rule: &Rule,
         episodes: Range<u64>,
-        sampled: Option<u64>,
-    ) -> Result<Vec<TestEpisode>, Error> {
-        let mut tests = Vec::with_capacity((episodes.end - episodes.start) as usize);
-        for i in episodes {
-            let noise = sampled.map(|seed| StreamId::new(seed, "test-actions", i));
-            self.start(subseed(TEST_STARTS, "test", i), scorer)?;
-            let start = self.recorder.env().signals().to_vec();
-            while !self.recorder.done() {
-                self.step(scorer, noise)?;
+        sampled: Option<&[u64]>,
+    ) -> Result<Vec<Result<Vec<TestEpisode>, Error>>, Error> {
+        let rows = self.recorders.len();
+        let policy_of = |row: usize| row * self.policies / rows;
+        let of_policies = self.policies;
+        let mut tests: Vec<Result<Vec<(u64, TestEpisode)>, Error>> = (0..of_policies).map(|_| Ok(Vec::new())).collect();
+        let mut next: Vec<u64> = vec![episodes.start; of_policies];
+        let mut running: Vec<Option<Running>> = (0..rows).map(|_| None).collect();
+        let mut noise = vec![StreamId::new(0, "test-actions", 0); rows];
+        let policies: Vec<usize> = (0..rows).map(policy_of).collect();
+        loop {
+            for (row, policy) in policies.iter().copied().enumerate() {
+                let more = wanted[policy] && next[policy] < episodes.end && tests[policy].is_ok();
+                if running[row].is_none() && more {
+                    let index = next[policy];
+                    next[policy] += 1;
+                    if let Some(seeds) = sampled {
+                        noise[row] = StreamId::new(seeds[policy], "test-actions", index);
+                    }
+                    match self.start(row, subseed(TEST_STARTS, "test", index)) {
+                        Ok(()) => {
+                            let start = self.recorders[row].env().signals().to_vec();
+                            running[row] = Some(Running { index, start, log_probs: Vec::new() });
+                        }
+                        Err(error) => tests[policy] = Err(error),
+                    }
+                }
             }
-            let episode = self.recorder.finish();
-            tests.push(TestEpisode::new(episode, start, std::mem::take(&mut self.log_probs), rule));
+            let active: Vec<bool> = running.iter().map(Option::is_some).collect();
+            if !active.contains(&true) {
+                break;
+            }
+            for (row, step) in self.step(&active, sampled.map(|_| &noise[..]))?.into_iter().enumerate() {
+                let (Some(step), Some(one)) = (step, &mut running[row]) else { continue };
+                one.log_probs.extend(self.last_log_prob.get(row));
+                let over = match step {
+                    Ok(_) => self.recorders[row].done(),
+                    Err(error) => {
+                        tests[policies[row]] = Err(error.into());
+                        true
+                    }
+                };
+                if over {
+                    let episode = self.recorders[row].finish();
+                    if let (Some(Running { index, start, log_probs }), Ok(tests)) =
+                        (running[row].take(), &mut tests[policies[row]])
+                    {
+                        tests.push((index, TestEpisode::new(episode, start, log_probs, rule)));
+                    }
+                }
+            }
         }
-        Ok(tests)
+        let in_order = |mut tests: Vec<(u64, TestEpisode)>| {
+            tests.sort_by_key(|(index, _)| *index);
+            tests.into_iter().map(|(_, test)| test).collect()
+        };
+        Ok(tests.into_iter().map(|tests| tests.map(in_order)).collect())
     }
 }

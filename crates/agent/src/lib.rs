@@ -17,9 +17,11 @@ pub mod replay;
 pub mod safesac;
 mod scaling;
 pub mod settings;
+mod threads;
 
 pub use scaling::Scaling;
 pub use settings::{AgentSettings, Algorithm, MultiplierSettings, TrainSettings};
+pub use threads::Threads;
 
 /// What can go wrong while training.
 #[derive(Debug, thiserror::Error)]

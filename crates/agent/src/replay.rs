@@ -11,7 +11,7 @@ use std::sync::Arc;
 use prudence_core::random::StreamId;
 use prudence_data::{Episode, Episodes};
 use prudence_nn::Device;
-use prudence_nn::work::{Room, Table, Tables, Units};
+use prudence_nn::work::{Appended, Room, Scored, Table, Tables, Units};
 use prudence_safety::{EpisodeScores, Scorer, Tracker};
 
 use crate::Error;
@@ -147,6 +147,30 @@ struct Own {
     row: usize,
 }
 
+/// Consecutive rows of an agent's ring, which begins again after its last row.
+struct Place {
+    /// The first row of the ring.
+    ring: usize,
+    /// The number of its rows.
+    rows: usize,
+    /// The first of the consecutive rows.
+    first: usize,
+}
+
+impl Place {
+    fn write<D: Device>(&self, d: &D, column: &mut D::Buf, width: usize, numbers: &[f32]) {
+        let (before, after) = numbers.split_at(numbers.len().min((self.rows - self.first) * width));
+        d.write(column, (self.ring + self.first) * width, before);
+        d.write(column, self.ring * width, after);
+    }
+
+    fn read<D: Device>(&self, d: &D, column: &D::Buf, width: usize, numbers: &mut [f32]) -> Room<()> {
+        let (before, after) = numbers.split_at_mut(numbers.len().min((self.rows - self.first) * width));
+        d.read(column, (self.ring + self.first) * width, before)?;
+        d.read(column, self.ring * width, after)
+    }
+}
+
 struct OwnEpisode {
     first: usize,
     steps: usize,
@@ -167,6 +191,34 @@ pub struct Replay<D: Device> {
     history: bool,
     floor: f64,
     own: Vec<Own>,
+    /// One step of every agent, on its way to the device.
+    appended: Appended<D>,
+    on_host: OnHost,
+}
+
+/// What goes to the device with each step, all agents at once.
+struct OnHost {
+    /// `[P, 2]`
+    rows: Vec<u32>,
+    /// `[P, A]`
+    action: Vec<f32>,
+    /// `[P]`
+    reward: Vec<f32>,
+    not_terminal: Vec<f32>,
+    /// `[P, S]`
+    next_observation: Vec<f32>,
+}
+
+/// A step of a running episode: the action at the latest observation, and its outcome.
+pub struct NewStep<'a> {
+    /// In the environment's units.
+    pub action: &'a [f32],
+    /// In the environment's units.
+    pub reward: f32,
+    /// Whether the episode terminated.
+    pub terminated: bool,
+    /// The next observation.
+    pub next: &'a [f32],
 }
 
 /// The sizes of replay buffers, and what they hold.
@@ -203,8 +255,10 @@ impl<D: Device> Replay<D> {
         let memory_width = shared.memory_width;
         // An episode may be a single step, which takes two rows.
         let ring = 2 * settings.own_steps.min(settings.capacity.max(settings.horizon)) + 4;
-        if shared.table.capacity + ring > u32::MAX as usize {
-            return Err(Error::TooManyRows { rows: shared.table.capacity + ring });
+        let population = chosen.len();
+        let rows = (shared.table.capacity + ring).max(population.saturating_mul(ring));
+        if rows >= u32::MAX as usize {
+            return Err(Error::TooManyRows { rows });
         }
         let (s, a) = (scaling.observation_width(), scaling.action_width());
         let own = chosen.iter().map(|Chosen { replica, episodes }| {
@@ -226,6 +280,14 @@ impl<D: Device> Replay<D> {
             history: settings.history,
             floor: settings.floor,
             own: own.collect(),
+            appended: Appended::new(device, population, s, a)?,
+            on_host: OnHost {
+                rows: vec![u32::MAX; 2 * population],
+                action: vec![0.0; population * a],
+                reward: vec![0.0; population],
+                not_terminal: vec![0.0; population],
+                next_observation: vec![0.0; population * s],
+            },
             device: device.clone(),
             shared,
         })
@@ -276,52 +338,69 @@ impl<D: Device> Replay<D> {
 
     /// Starts an episode of an agent; `tracker` has the memory at its start, where there is a safety model.
     pub fn start(&mut self, agent: usize, observation: &[f32], tracker: Option<&Tracker<D>>) {
+        self.begin(agent);
+        let (d, s, m) = (&self.device, self.units.observation_width, self.memory_width);
+        let row = self.latest(agent);
+        d.write(&mut self.table.observation, row * s, observation);
+        if let Some(tracker) = tracker {
+            d.copy(&tracker.memory, agent * m, &mut self.table.memory, row * m, m);
+        }
+    }
+
+    /// Adds a step to the running episodes of the agents that took one. Forgets the oldest episodes where the capacity is
+    /// exceeded.
+    pub fn step(&mut self, steps: &[Option<NewStep<'_>>], tracker: Option<&Tracker<D>>) {
+        let (s, a) = (self.units.observation_width, self.units.action_width);
+        for (agent, step) in steps.iter().enumerate() {
+            let rows = match step {
+                None => [u32::MAX; 2],
+                Some(NewStep { action, reward, terminated, next }) => {
+                    let to = &mut self.on_host;
+                    to.action[agent * a..][..a].copy_from_slice(action);
+                    to.reward[agent] = *reward;
+                    to.not_terminal[agent] = if *terminated { 0.0 } else { 1.0 };
+                    to.next_observation[agent * s..][..s].copy_from_slice(next);
+                    let row = self.latest(agent);
+                    self.advance(agent);
+                    [row as u32, self.latest(agent) as u32]
+                }
+            };
+            self.on_host.rows[2 * agent..][..2].copy_from_slice(&rows);
+        }
+        let (d, from, to) = (&self.device, &self.on_host, &mut self.appended);
+        d.write_rows(&mut to.rows, 0, &from.rows);
+        d.write(&mut to.action, 0, &from.action);
+        d.write(&mut to.reward, 0, &from.reward);
+        d.write(&mut to.not_terminal, 0, &from.not_terminal);
+        d.write(&mut to.next_observation, 0, &from.next_observation);
+        let scores = tracker.map(|tracker| Scored { score: &tracker.score, memory: &tracker.memory });
+        d.append(to, scores, &mut self.table);
+    }
+
+    /// The table's row of an agent's latest observation.
+    fn latest(&self, agent: usize) -> usize {
+        agent * self.ring + self.own[agent].row
+    }
+
+    /// Begins an episode at the row after the last one's.
+    fn begin(&mut self, agent: usize) {
         let own = &mut self.own[agent];
         if let Some(last) = own.episodes.back() {
             own.row = (last.first + last.steps + 1) % self.ring;
         }
         own.episodes.push_back(OwnEpisode { first: own.row, steps: 0, sum: 0.0 });
-        self.write_row(agent, observation, tracker);
     }
 
-    /// Adds a step to the episode started last: the action at the latest observation, and its outcome. Forgets the oldest
-    /// episodes where the capacity is exceeded.
-    pub fn step(
-        &mut self,
-        agent: usize,
-        action: &[f32],
-        reward: f32,
-        terminated: bool,
-        next: &[f32],
-        tracker: Option<&Tracker<D>>,
-    ) {
-        let (d, a) = (&self.device, self.units.action_width);
+    /// Counts a step of the running episode, whose latest observation is now in the next row.
+    fn advance(&mut self, agent: usize) {
         let own = &mut self.own[agent];
-        let row = agent * self.ring + own.row;
-        d.write(&mut self.table.action, row * a, action);
-        d.write(&mut self.table.reward, row, &[reward]);
-        d.fill(&mut self.table.not_terminal, row, 1, if terminated { 0.0 } else { 1.0 });
-        if let Some(tracker) = tracker {
-            d.copy(&tracker.score, agent, &mut self.table.score, row, 1);
-        }
         own.transitions.push_back(own.row as u32);
         own.row = (own.row + 1) % self.ring;
         if let Some(episode) = own.episodes.back_mut() {
             episode.steps += 1;
         }
-        self.write_row(agent, next, tracker);
         if self.len(agent) > self.capacity {
             self.forget(agent);
-        }
-    }
-
-    /// Writes the latest observation, and the memory with it.
-    fn write_row(&mut self, agent: usize, observation: &[f32], tracker: Option<&Tracker<D>>) {
-        let (d, s, m) = (&self.device, self.units.observation_width, self.memory_width);
-        let row = agent * self.ring + self.own[agent].row;
-        d.write(&mut self.table.observation, row * s, observation);
-        if let Some(tracker) = tracker {
-            d.copy(&tracker.memory, agent * m, &mut self.table.memory, row * m, m);
         }
     }
 
@@ -384,15 +463,31 @@ impl<D: Device> Replay<D> {
     pub fn restore(&mut self, agent: usize, episodes: &[Episode], scorer: Option<&Scorer<D>>) -> Result<(), Error> {
         for chunk in episodes.chunks(CHUNK) {
             for (episode, scores) in chunk.iter().zip(&score(scorer, chunk)?) {
-                self.start(agent, episode.observation(0), None);
-                for (t, reward) in episode.rewards.iter().enumerate() {
-                    let terminated = episode.terminated && t + 1 == episode.len();
-                    self.step(agent, episode.action(t), *reward, terminated, episode.observation(t + 1), None);
+                self.begin(agent);
+                self.write_own(agent, episode);
+                for _ in 0..episode.len() {
+                    self.advance(agent);
                 }
                 self.write_own_scores(agent, self.own[agent].episodes.len() - 1, scores);
             }
         }
         Ok(())
+    }
+
+    fn place(&self, agent: usize, first: usize) -> Place {
+        Place { ring: agent * self.ring, rows: self.ring, first }
+    }
+
+    /// Writes an episode from the latest row on.
+    fn write_own(&mut self, agent: usize, episode: &Episode) {
+        let (d, s, a) = (&self.device, episode.observation_width, episode.action_width);
+        let (place, table) = (self.place(agent, self.own[agent].row), &mut self.table);
+        let not_terminal: Vec<f32> =
+            (1..=episode.len()).map(|t| if episode.terminated && t == episode.len() { 0.0 } else { 1.0 }).collect();
+        place.write(d, &mut table.observation, s, &episode.observations);
+        place.write(d, &mut table.action, a, &episode.actions);
+        place.write(d, &mut table.reward, 1, &episode.rewards);
+        place.write(d, &mut table.not_terminal, 1, &not_terminal);
     }
 
     /// Replaces the memories and scores of all rows by those of other models: `shared` has the same shared episodes, and
@@ -430,27 +525,18 @@ impl<D: Device> Replay<D> {
             rewards: vec![0.0; steps],
             ..Episode::new(s, a)
         };
-        for t in 0..=steps {
-            let row = agent * self.ring + (first + t) % self.ring;
-            self.device.read(&self.table.observation, row * s, &mut episode.observations[t * s..][..s])?;
-            if t < steps {
-                self.device.read(&self.table.action, row * a, &mut episode.actions[t * a..][..a])?;
-            }
-        }
+        let (d, place) = (&self.device, self.place(agent, first));
+        place.read(d, &self.table.observation, s, &mut episode.observations)?;
+        place.read(d, &self.table.action, a, &mut episode.actions)?;
         Ok(episode)
     }
 
     /// Writes a model's memories and scores of one of an agent's own episodes; nothing where they are empty.
     fn write_own_scores(&mut self, agent: usize, index: usize, scores: &EpisodeScores) {
-        let (d, m) = (&self.device, self.memory_width);
         let episode = &mut self.own[agent].episodes[index];
         episode.sum = scores.sum;
-        for (t, memory) in scores.memory.chunks_exact(m.max(1)).enumerate() {
-            let row = agent * self.ring + (episode.first + t) % self.ring;
-            d.write(&mut self.table.memory, row * m, memory);
-            if let Some(score) = scores.score.get(t) {
-                d.write(&mut self.table.score, row, &[*score]);
-            }
-        }
+        let place = self.place(agent, self.own[agent].episodes[index].first);
+        place.write(&self.device, &mut self.table.memory, self.memory_width, &scores.memory);
+        place.write(&self.device, &mut self.table.score, 1, &scores.score);
     }
 }

@@ -186,11 +186,23 @@ impl UpdateSettings {
 
 /// The numbers that control one update, per agent: learning rates, weights of the critic heads, and who is active.
 pub struct Control<D: Device> {
-    rate: D::Buf,
-    correction: D::Buf,
+    rate: Numbers<D>,
+    correction: Numbers<D>,
     /// `[P, heads]`: 1 for the reward, lambda for safety.
-    weights: D::Buf,
-    active: D::Buf,
+    weights: Numbers<D>,
+    active: Numbers<D>,
+}
+
+/// Numbers that the host sets one by one and that go to the device together.
+struct Numbers<D: Device> {
+    on_host: Vec<f64>,
+    buffer: D::Buf,
+}
+
+impl<D: Device> Numbers<D> {
+    fn new(device: &D, n: usize) -> Room<Self> {
+        Ok(Self { on_host: vec![0.0; n], buffer: device.buffer(n)? })
+    }
 }
 
 /// What one update does for one agent.
@@ -207,22 +219,30 @@ pub struct Steering {
 impl<D: Device> Control<D> {
     fn new(device: &D, population: usize, heads: usize) -> Room<Self> {
         Ok(Self {
-            rate: device.buffer(population)?,
-            correction: device.buffer(population)?,
-            weights: device.buffer(population * heads)?,
-            active: device.buffer(population)?,
+            rate: Numbers::new(device, population)?,
+            correction: Numbers::new(device, population)?,
+            weights: Numbers::new(device, population * heads)?,
+            active: Numbers::new(device, population)?,
         })
     }
 
     /// See [`Learner::steer`].
-    fn set(&mut self, device: &D, heads: usize, agent: usize, steering: Option<&Steering>) {
-        device.steer(&mut self.active, agent, &[f64::from(u8::from(steering.is_some()))]);
+    fn set(&mut self, heads: usize, agent: usize, steering: Option<&Steering>) {
+        self.active.on_host[agent] = f64::from(u8::from(steering.is_some()));
         let Some(steering) = steering else { return };
         let (rate, correction) = AdamSettings::default().correction(steering.rate, steering.update);
-        device.steer(&mut self.rate, agent, &[rate]);
-        device.steer(&mut self.correction, agent, &[correction]);
-        device.steer(&mut self.weights, agent * heads, &[1.0]);
-        device.steer(&mut self.weights, agent * heads + 1, &steering.multipliers);
+        self.rate.on_host[agent] = rate;
+        self.correction.on_host[agent] = correction;
+        let (reward, others) = (agent * heads, agent * heads + 1);
+        self.weights.on_host[reward] = 1.0;
+        self.weights.on_host[others..][..steering.multipliers.len()].copy_from_slice(&steering.multipliers);
+    }
+
+    /// Copies what was set to the device.
+    fn send(&mut self, device: &D) {
+        for numbers in [&mut self.rate, &mut self.correction, &mut self.weights, &mut self.active] {
+            device.steer(&mut numbers.buffer, 0, &numbers.on_host);
+        }
     }
 }
 
@@ -326,11 +346,12 @@ impl<D: Device> Learner<D> {
 
     /// Sets what the next update does for an agent; with `None`, the agent is inactive.
     pub fn steer(&mut self, agent: usize, steering: Option<&Steering>) {
-        self.control.set(&self.device, self.networks.heads.len(), agent, steering);
+        self.control.set(self.networks.heads.len(), agent, steering);
     }
 
     /// One update of every active agent.
     pub fn update(&mut self, batch: &Batch<D>) -> Result<(), DeviceError> {
+        self.control.send(&self.device);
         let update = Update {
             d: &self.device,
             nets: &self.networks,
@@ -349,18 +370,21 @@ impl<D: Device> Learner<D> {
         &self.measurements
     }
 
-    /// What the last update measured of an agent, which must have been active in it.
-    pub fn metrics(&self, agent: usize) -> Result<UpdateMetrics, DeviceError> {
-        let one = |buffer: &D::Buf| -> Result<f64, DeviceError> {
-            let mut number = [0.0];
-            self.device.read(buffer, agent, &mut number)?;
-            Ok(f64::from(number[0]))
+    /// What the last update measured of each agent. The numbers of agents that were inactive in it mean nothing.
+    pub fn metrics(&self) -> Result<Vec<UpdateMetrics>, DeviceError> {
+        let all = |buffer: &D::Buf| -> Result<Vec<f64>, DeviceError> {
+            let mut numbers = vec![0.0; self.networks.population];
+            self.device.read(buffer, 0, &mut numbers)?;
+            Ok(numbers.into_iter().map(f64::from).collect())
         };
-        Ok(UpdateMetrics {
-            values: self.measurements.values.iter().map(one).collect::<Result<_, _>>()?,
-            losses: self.measurements.losses.iter().map(one).collect::<Result<_, _>>()?,
-            entropy: one(&self.measurements.entropy)?,
-        })
+        let Measurements { values, losses, entropy } = &self.measurements;
+        let values = values.iter().map(all).collect::<Result<Vec<_>, _>>()?;
+        let losses = losses.iter().map(all).collect::<Result<Vec<_>, _>>()?;
+        let entropy = all(entropy)?;
+        let of = |heads: &[Vec<f64>], agent: usize| heads.iter().map(|numbers| numbers[agent]).collect();
+        let one =
+            |agent| UpdateMetrics { values: of(&values, agent), losses: of(&losses, agent), entropy: entropy[agent] };
+        Ok((0..self.networks.population).map(one).collect())
     }
 }
 
@@ -436,7 +460,7 @@ impl<D: Device> Update<'_, D> {
         let input = state.with(nets.action(&work.drawn.action, batch.size));
         d.forward(&nets.critics, &agents.critics.values, input, &mut work.critics);
         for k in 0..nets.heads.len() {
-            d.climb(nets.place(k), &control.weights, &mut work.critics, &mut measurements.values[k]);
+            d.climb(nets.place(k), &control.weights.buffer, &mut work.critics, &mut measurements.values[k]);
         }
         let (critics, weights) = (&nets.critics, &agents.critics.values);
         let share = nets.critics_per_agent();
@@ -447,7 +471,7 @@ impl<D: Device> Update<'_, D> {
             drawn: &work.drawn,
             action_gradient: &work.action_gradient,
             log_temperature: &agents.temperature.values,
-            weights: &control.weights,
+            weights: &control.weights.buffer,
             heads: nets.heads.len(),
         };
         d.sample_backward(&mut work.policy, sampled);
@@ -470,9 +494,9 @@ impl<D: Device> Control<D> {
     fn adam(&self) -> AdamStep<'_, D> {
         AdamStep {
             settings: AdamSettings::default(),
-            rate: &self.rate,
-            correction: &self.correction,
-            active: &self.active,
+            rate: &self.rate.buffer,
+            correction: &self.correction.buffer,
+            active: &self.active.buffer,
             shrink: None,
             factor: None,
         }

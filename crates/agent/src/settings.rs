@@ -1,6 +1,7 @@
 //! All settings of an agent's training, with their defaults.
 
 use prudence_core::SettingError;
+use prudence_nn::Precision;
 use prudence_nn::work::LogStd;
 use serde::{Deserialize, Serialize};
 
@@ -252,6 +253,8 @@ pub struct TrainSettings {
     pub capacity: usize,
     /// Where replay buffers are kept.
     pub replay: ReplayPlace,
+    /// The precision of the updates' large products on a graphics card. A CPU always computes in f32.
+    pub precision: Precision,
     /// Environment steps between records.
     pub record_every: u64,
     /// Test episodes per record.
@@ -268,6 +271,7 @@ impl Default for TrainSettings {
             updates_per_step: 1.0,
             capacity: 1_000_000,
             replay: ReplayPlace::Memory,
+            precision: Precision::Tf32,
             record_every: 10_000,
             test_episodes: 20,
             checkpoint_every: 50_000,

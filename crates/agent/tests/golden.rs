@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prudence_agent::Algorithm;
 use prudence_agent::multiplier::Multiplier;
-use prudence_agent::population::{Population, Setup};
+use prudence_agent::population::{Parallel, Population, Setup};
 use prudence_agent::replay::Stored;
 use prudence_agent::safesac::{Head, Learner, Networks, Steering};
 use prudence_agent::settings::{AgentSettings, Constraint, MultiplierSettings, TrainSettings, TrainingSettings};
@@ -268,6 +268,7 @@ fn write_files_for_torch() {
         spec: Arc::new(spec),
         models: vec![model.clone()],
         stored: Arc::new(Stored::empty(&device, &scaling, Some(&scorer)).unwrap()),
+        parallel: Parallel::default(),
     };
     let mut population = Population::new(&device, setup, &[1]).unwrap();
     while !population.done(0) {

@@ -46,6 +46,7 @@ fn setup(algorithm: Algorithm) -> Setup<Device> {
         algorithm,
         rule: Rule::parse("x_velocity < 1", &spec.signals).unwrap(),
         stored: Arc::new(Stored::empty(&device, &scaling, Some(&scorer)).unwrap()),
+        parallel: Parallel::default(),
         settings: TrainingSettings {
             agent,
             multiplier: MultiplierSettings { freeze: 10, batch: 16, ..MultiplierSettings::default() },

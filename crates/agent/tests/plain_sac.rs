@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use prudence_agent::population::{Population, Setup};
+use prudence_agent::population::{Parallel, Population, Setup};
 use prudence_agent::replay::Stored;
 use prudence_agent::settings::{AgentSettings, TrainSettings, TrainingSettings};
 use prudence_agent::{Algorithm, MultiplierSettings, Scaling};
@@ -117,6 +117,7 @@ fn learned_return<const S: usize>(env: Small<S>, steps: u64, random_steps: u64, 
         algorithm: Algorithm::Sac,
         rule: Rule::parse(&format!("{} < 1e9", spec.signals[0]), &spec.signals).unwrap(),
         stored: Arc::new(Stored::empty(&device, &Scaling::new(&spec, agent.reward_scale), None).unwrap()),
+        parallel: Parallel::default(),
         settings: TrainingSettings { agent, multiplier, train },
         env: Arc::new(move || env.clone()),
         spec: Arc::new(spec),
@@ -126,7 +127,7 @@ fn learned_return<const S: usize>(env: Small<S>, steps: u64, random_steps: u64, 
     while !population.done(0) {
         population.lockstep().unwrap();
     }
-    let tests = population.test(0, 0..20, false).unwrap();
+    let tests = population.test(&[0], 0..20, false).unwrap().remove(0).unwrap();
     tests.iter().map(|t| t.total_reward).sum::<f64>() / tests.len() as f64
 }
 

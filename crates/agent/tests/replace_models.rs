@@ -9,7 +9,7 @@ use common::{
     settings, setup, stored,
 };
 use prudence_agent::population::Setup;
-use prudence_agent::replay::{Chosen, Replay, ReplaySettings};
+use prudence_agent::replay::{Chosen, NewStep, Replay, ReplaySettings};
 use prudence_agent::{Algorithm, Error};
 use prudence_core::random::StreamId;
 use prudence_data::Episode;
@@ -83,7 +83,8 @@ fn filled(
         let (action, next) = (running.actions[t], &running.observations[2 * t + 2..][..2]);
         scorer.step(&mut tracker, &buffer(&running.observations[2 * t..][..2]), &buffer(&[action]), &buffer(&[1.0]));
         let terminated = running.terminated && t + 1 == running.len();
-        replay.step(0, &[action], running.rewards[t], terminated, next, Some(&tracker));
+        let step = NewStep { action: &[action], reward: running.rewards[t], terminated, next };
+        replay.step(&[Some(step)], Some(&tracker));
     }
     let mut sum = [0.0];
     prudence_nn::Device::read(&d, &tracker.sum, 0, &mut sum).unwrap();
@@ -152,9 +153,9 @@ fn a_selected_policy_keeps_the_model_it_was_selected_with() {
         training.lockstep();
     }
     let models = vec![new.clone()];
-    let before = training.population.test(0, 0..5, true).unwrap();
+    let before = training.population.test(&[0], 0..5, true).unwrap();
     training.population.replace_models(models.clone(), stored(&models, &[])).unwrap();
-    assert_same(&training.population.test(0, 0..5, true).unwrap(), &before, "the selected policy with its model");
+    assert_same(&training.population.test(&[0], 0..5, true).unwrap(), &before, "the selected policy with its model");
     assert!(training.population.policy_model(0) == Some(&old) && training.population.model(0) == Some(&new));
     let state = training.state(0);
     assert!(state.selected.unwrap().model == old && state.model == Some(new.clone()));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{Device, FLOOR, Row, draw, scorer, small_model};
 use prudence_agent::Scaling;
-use prudence_agent::replay::{Chosen, Replay, ReplaySettings, Stored};
+use prudence_agent::replay::{Chosen, NewStep, Replay, ReplaySettings, Stored};
 use prudence_core::random::StreamId;
 use prudence_core::{BoxSpace, Spec};
 use prudence_data::Episode;
@@ -95,7 +95,8 @@ fn a_step_can_be_drawn_as_soon_as_it_is_taken() {
     push(&mut replay, 0, None, &[named_episode(1, 2, true)]);
     replay.start(0, &[5000.0, 0.0], None);
     assert_eq!(names(&rows(&replay, 100)), [1000, 1001].into());
-    replay.step(0, &[0.0], 5000.5, false, &[5001.0, 0.0], None);
+    let step = NewStep { action: &[0.0], reward: 5000.5, terminated: false, next: &[5001.0, 0.0] };
+    replay.step(&[Some(step)], None);
     assert_eq!(names(&rows(&replay, 100)), [1000, 1001, 5000].into());
     assert_eq!((replay.len(0), replay.own_episodes(0)), (3, 2));
 }

@@ -27,7 +27,7 @@ fn assert_as_with_its_own_model(algorithm: Algorithm, ensemble: usize, episodes:
         let what = format!("{} with {ensemble} members, agent {agent}", algorithm.name());
         assert_same_agent(&together, agent, &alone, 0, &what);
         let tests = [(&mut together, agent), (&mut alone, 0)]
-            .map(|(training, agent)| training.population.test(agent, 5..8, true).unwrap());
+            .map(|(training, agent)| training.population.test(&[agent], 5..8, true).unwrap().remove(0).unwrap());
         assert_same(&tests[0], &tests[1], &format!("{what}: tests"));
         assert!(together.population.model(agent) == Some(&models[replica]));
     }

@@ -50,7 +50,7 @@ fn the_last_policy_that_meets_the_constraint_is_selected() {
     assert_ne!(selected, one.state(0).tensors[1].1, "the averaged policy went on");
     let state = one.state(0).selected.unwrap();
     assert_eq!((state.step, state.policy), (expected.0, selected));
-    let tests = one.population.test(0, 0..3, false).unwrap();
+    let tests = one.population.test(&[0], 0..3, false).unwrap().remove(0).unwrap();
     let mean = tests.iter().map(|test| f64::from(test.log_prob().unwrap().exp() as f32)).sum::<f64>() / 3.0;
     assert_eq!(mean, expected.1, "the selected policy is the one that is tested");
 

@@ -40,7 +40,7 @@ fn update<T: Scalar>(
     let multipliers = vec![multiplier; learner.networks().heads.len() - 1];
     learner.steer(0, Some(&Steering { rate, update: 1, multipliers }));
     learner.update(batch).unwrap();
-    learner.metrics(0).unwrap()
+    learner.metrics().unwrap().remove(0)
 }
 
 /// A batch of random transitions, a third of them the task's end.
@@ -251,8 +251,8 @@ fn population_members_have_the_bits_they_have_alone() {
                     };
                     one.update(&own).unwrap();
                     assert_eq!(
-                        together.metrics(agent).unwrap(),
-                        one.metrics(0).unwrap(),
+                        together.metrics().unwrap().remove(agent),
+                        one.metrics().unwrap().remove(0),
                         "agent {agent}, round {round}"
                     );
                 }

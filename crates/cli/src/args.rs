@@ -142,6 +142,14 @@ pub struct Common {
     pub threads: Option<u16>,
 }
 
+/// Where networks are trained.
+#[derive(Args)]
+pub struct OnDevice {
+    /// The device that trains agents and fits safety models
+    #[arg(long, value_enum, default_value_t)]
+    pub device: Device,
+}
+
 /// The name of a device.
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum Device {
@@ -234,6 +242,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub settings: Settings,
     #[command(flatten)]
+    pub on: OnDevice,
+    #[command(flatten)]
     pub common: Common,
 }
 
@@ -266,6 +276,8 @@ pub struct CollectArgs {
     pub seed: u64,
     #[command(flatten)]
     pub settings: Settings,
+    #[command(flatten)]
+    pub on: OnDevice,
     #[command(flatten)]
     pub common: Common,
 }
@@ -310,6 +322,8 @@ pub struct FitArgs {
     #[command(flatten)]
     pub settings: Settings,
     #[command(flatten)]
+    pub on: OnDevice,
+    #[command(flatten)]
     pub common: Common,
 }
 
@@ -339,6 +353,8 @@ pub struct TrainArgs {
     #[command(flatten)]
     pub settings: Settings,
     #[command(flatten)]
+    pub on: OnDevice,
+    #[command(flatten)]
     pub common: Common,
 }
 
@@ -346,6 +362,8 @@ pub struct TrainArgs {
 pub struct ResumeArgs {
     /// The folder of a run, a training or a collection
     pub run: PathBuf,
+    #[command(flatten)]
+    pub on: OnDevice,
     #[command(flatten)]
     pub common: Common,
 }

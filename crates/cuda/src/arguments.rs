@@ -113,6 +113,7 @@ arguments! {
         values: Out, first: Out, second: Out, gradients: In, rate: In, correction: In, active: In, shrink: In, factor: In,
         follower: Out, each: Int, gain1: Float, beta2: Float, gain2: Float, epsilon: Float, share: Float,
     }
+    Sum { values: In, sum: Out, each: Int }
     Clip { gradients: In, factor: Out, limit: Double, each: Int }
 
     /// What sampling and recalling read of the tables. The memory is `m` numbers wide.
@@ -139,6 +140,7 @@ arguments! {
 
     See { observation: In, memory: In, middle: In, half: In, state: Out, rows: Long, s: Int, m: Int }
     ToEnv { action: In, middle: In, half: In, out: Out, n: Long, a: Int }
+    Spans { column: In, places: Words, out: Out, width: Int, steps: Int, rows: Int }
     Normalise { observation: In, action: In, centre: In, scale: In, out: Out, replicas: Int, rows: Int, s: Int, a: Int }
     LogProb { logits: In, out: Out, replicas: Int, members: Int, rows: Int }
     Trajectory { labels: In, scale: In, logits: In, gradient: Out, loss: Out, steps: Int, rows: Int }

@@ -517,6 +517,7 @@ impl Device for Cuda {
     type Program = Program;
 
     const PARTS: usize = 1;
+    const HOLDS_EPISODES: bool = true;
 
     fn fork(&self) -> Result<Self, DeviceError> {
         Ok(Self { queue: self.queue.fork()?, parts: Arc::default(), ..self.clone() })
@@ -949,6 +950,27 @@ impl Device for Cuda {
         self.each("to_env", n, 1, &arguments);
     }
 
+    fn spans(
+        &self,
+        column: &Array<f32>,
+        width: usize,
+        places: &Array<u32>,
+        [steps, rows]: [usize; 2],
+        out: &mut Array<f32>,
+    ) {
+        let groups = places.len() / (2 * rows);
+        let n = steps * rows * width;
+        let arguments = args::Spans {
+            column: column.first(0),
+            places: places.first(2 * groups * rows),
+            out: out.first(groups * n),
+            width: int(width),
+            steps: int(steps),
+            rows: int(rows),
+        };
+        self.each("spans", n, groups, &arguments);
+    }
+
     fn normalise(&self, n: Normalise<'_, Self>, out: &mut Array<f32>) {
         let (s, a, rows) = (n.observation_width, n.action_width, n.replicas * n.rows);
         let arguments = args::Normalise {
@@ -1064,6 +1086,12 @@ impl Device for Cuda {
             rows: int(t.rows),
         };
         self.blocks("trajectory", groups, &arguments);
+    }
+
+    fn sum(&self, values: &Array<f32>, sum: &mut Array<f32>) {
+        let (n, owners) = (values.len(), sum.len());
+        let arguments = args::Sum { values: values.first(n), sum: sum.first(owners), each: int(n / owners) };
+        self.blocks("sum", owners, &arguments);
     }
 
     fn add_gradients(&self, sum: &mut Array<f32>, other: &Array<f32>) {

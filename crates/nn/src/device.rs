@@ -54,6 +54,10 @@ pub trait Device: Clone + Send + Sync + 'static {
     /// several threads and the sum has the same bits for any number of threads.
     const PARTS: usize;
 
+    /// Whether a fit copies all episodes to the device before it starts, because reading each step's segments from the host
+    /// would take longer than the step.
+    const HOLDS_EPISODES: bool = false;
+
     /// The same device with a queue of its own, for a population that runs beside others. Whatever was written before is
     /// visible to it.
     fn fork(&self) -> Result<Self, DeviceError> {
@@ -197,6 +201,9 @@ pub trait Device: Clone + Send + Sync + 'static {
     );
     /// Converts actions from the policy's units, [-1, 1], to the environment's.
     fn to_env(&self, units: &Units<Self>, action: &Self::Buf, out: &mut Self::Buf);
+    /// Copies spans of a column of episodes, one row per step: `places [G, N, 2]` are the first row and the number of steps
+    /// of each span, `sizes` are T and N. `out [G, T, N, width]` is 0 after the end of a span.
+    fn spans(&self, column: &Self::Buf, width: usize, places: &Self::Rows, sizes: [usize; 2], out: &mut Self::Buf);
     /// `((s, a) - centre) * scale`, `[R, rows, s + a]`.
     fn normalise(&self, n: Normalise<'_, Self>, out: &mut Self::Buf);
     /// Runs a bank of GRUs over sequences, starting from h = 0; `pass` keeps the memories and gates.
@@ -226,6 +233,8 @@ pub trait Device: Clone + Send + Sync + 'static {
     fn log_prob(&self, pass: &Pass<Self>, members: usize, out: &mut Self::Buf);
     /// Writes the loss of labelled prefixes to `loss [G]` and its gradient to `pass`; see [`TrajectoryLoss`].
     fn trajectory_loss(&self, t: TrajectoryLoss<'_, Self>, pass: &mut Pass<Self>, loss: &mut Self::Buf);
+    /// The sum of each owner's numbers: `values [P, each]` to `sum [P]`. It is finite only if all of them are.
+    fn sum(&self, values: &Self::Buf, sum: &mut Self::Buf);
     /// Adds the gradients of one part of a batch to those of another.
     fn add_gradients(&self, sum: &mut Self::Buf, other: &Self::Buf);
     /// For each of `groups` owners, the factor that scales the norm of its gradients down to `limit`, or 1 if it is smaller.

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use prudence_agent::Scaling;
 use prudence_agent::actor::{Actor, Choose};
 use prudence_agent::evaluate::{Player, PolicyShape};
 use prudence_agent::population::Population;
+use prudence_agent::{Scaling, Threads};
 use prudence_core::{BoxSpace, Spec};
 use prudence_data::files::{read_limited, write_atomic};
 use prudence_env::Env;
@@ -191,12 +191,11 @@ impl Agent {
     }
 
     /// Puts the agent into an environment.
-    pub(crate) fn play(&self, env: Box<dyn Env>) -> Result<Playing, Error> {
+    pub(crate) fn play(&self, env: Box<dyn Env>) -> Result<Player<Cpu<f32>>, Error> {
         self.check(env.spec())?;
-        let scorer = self.scorer()?;
-        let mut player = Player::new(&Cpu::new(), env, &self.shape(), scorer.as_ref())?;
-        player.load(&self.policy);
-        Ok(Playing { player, scorer })
+        let mut player = Player::new(&Cpu::new(), vec![env], 1, &self.shape(), self.scorer()?, &Threads::default())?;
+        player.load(0, &self.policy);
+        Ok(player)
     }
 
     /// Plays test episodes in the task's environment and judges them by its rule. Actions are the policy's mode or, with a
@@ -207,23 +206,19 @@ impl Agent {
         episodes: std::ops::Range<u64>,
         sampled: Option<u64>,
     ) -> Result<Vec<TestEpisode>, Error> {
-        let Playing { mut player, scorer } = self.play(task.make_env()?)?;
-        Ok(player.test(scorer.as_ref(), task.rule(), episodes, sampled)?)
+        let mut player = self.play(task.make_env()?)?;
+        let seeds = sampled.map(|seed| [seed]);
+        let tests = player.test(&[true], task.rule(), episodes, seeds.as_ref().map(|seeds| &seeds[..]))?;
+        Ok(tests.into_iter().collect::<Result<Vec<_>, _>>()?.remove(0))
     }
 
     /// Prepares the agent to act in your own loop.
     pub fn pilot(&self) -> Result<Pilot, Error> {
-        let (device, shape, scorer) = (Cpu::new(), self.shape(), self.scorer()?);
+        let shape = self.shape();
         let bank = Bank::dense(shape.network.clone(), 1);
-        let actor = Actor::new(&device, &shape.scaling, &bank, shape.clip, shape.history, scorer.as_ref())?;
-        Ok(Pilot { actor, scorer, policy: self.policy.as_slice().into(), action: vec![0.0; self.header.action.len()] })
+        let actor = Actor::new(&Cpu::new(), &shape.scaling, &bank, 1, shape.clip, shape.history, self.scorer()?)?;
+        Ok(Pilot { actor, policy: self.policy.as_slice().into(), action: vec![0.0; self.header.action.len()] })
     }
-}
-
-/// An agent in an environment, with the scorer that updates its memory.
-pub(crate) struct Playing {
-    pub player: Player<Cpu<f32>>,
-    pub scorer: Option<Scorer<Cpu<f32>>>,
 }
 
 /// An agent that acts, step by step, on the observations it is given.
@@ -239,7 +234,6 @@ pub(crate) struct Playing {
 /// ```
 pub struct Pilot {
     actor: Actor<Cpu<f32>>,
-    scorer: Option<Scorer<Cpu<f32>>>,
     policy: Buffer<f32>,
     action: Vec<f32>,
 }
@@ -247,7 +241,7 @@ pub struct Pilot {
 impl Pilot {
     /// Starts an episode: clears the history.
     pub fn reset(&mut self) {
-        self.actor.start(0, self.scorer.as_ref());
+        self.actor.start(0);
     }
 
     /// Chooses the action for an observation, both in the environment's units. The history assumes that this action is
@@ -255,13 +249,15 @@ impl Pilot {
     pub fn act(&mut self, observation: &[f32]) -> Result<&[f32], Error> {
         self.actor.show(0, observation);
         self.actor.choose(&self.policy, Choose::Mode, &mut self.action)?;
-        self.actor.score(self.scorer.as_ref(), &self.action, &[true]);
+        self.actor.score(&self.action, &[true])?;
         Ok(&self.action)
     }
 
     /// The probability, according to the safety model, that the episode so far is safe; `None` without a model. It is
     /// never below `exp(score_floor)`.
     pub fn safe_probability(&self) -> Result<Option<f64>, Error> {
-        Ok(self.actor.sum(0)?.map(|sum| f64::from(sum).exp()))
+        let mut sums = Vec::new();
+        self.actor.sums(&mut sums)?;
+        Ok(sums.first().map(|sum| f64::from(*sum).exp()))
     }
 }

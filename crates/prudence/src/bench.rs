@@ -11,8 +11,8 @@ use prudence_env::Env;
 use prudence_nn::cpu::matrix::{Then, View, product};
 use prudence_nn::work::{Batch, Columns, Input, Pass, Table, Tables};
 use prudence_nn::{Bank, Cpu, Device, Mlp, Precision};
-use prudence_safety::fit::{Fitter, initial_model};
-use prudence_safety::{FitSettings, Scorer};
+use prudence_safety::fit::initial_model;
+use prudence_safety::{Fit, FitData, FitSettings, Scorer};
 use rand::RngExt as _;
 use rand_distr::{Distribution as _, StandardNormal};
 use serde::Serialize;
@@ -288,26 +288,22 @@ fn fit_on<D: Device>(device: &D, sizes: &FitSizes, seconds: f64) -> Result<FitBe
         Segment { episode, start: 0, end: steps, safe: at.is_none(), at }
     };
     let segments: Vec<Segment> = (0..episodes.len()).map(segment).collect();
-    let settings = FitSettings { batch, ensemble: models, ..FitSettings::default() };
-    let all: Vec<usize> = (0..episodes.len()).collect();
-    let model = initial_model(&episodes[..], &all, [s, a], steps, &settings, 0)?;
-    let mut fitter = Fitter::new(device, model, &settings)?;
-    let mut draw = stream(0, "bench-fit", 1);
-    let mut step = || -> Result<(), Error> {
-        let mut one = || (0..batch).map(|_| &segments[draw.random_range(0..segments.len())]).collect();
-        let batches: Vec<Vec<&Segment>> = (0..models).map(|_| one()).collect();
-        fitter.step(&episodes[..], &batches, 5e-3)?;
-        fitter.losses()?; // waits for the device
-        Ok(())
-    };
+    // The learning rate falls during a fit: the measurement is to be at its start.
+    let settings = FitSettings { batch, steps: usize::MAX, ..FitSettings::default() };
+    let data = (0..models as u64).map(|seed| FitData { episodes: &episodes[..], training: &segments, seed });
+    let mut fit = Fit::new(device, data.collect(), steps, &settings)?;
     for _ in 0..warm_steps {
-        step()?;
+        fit.step()?;
     }
+    fit.state(0)?; // waits for the device
     let watch = Stopwatch::start();
     let mut n = 0;
     while watch.seconds() < seconds {
-        step()?;
-        n += 1;
+        for _ in 0..CHUNK {
+            fit.step()?;
+            n += 1;
+        }
+        fit.state(0)?;
     }
     let milliseconds = 1e3 * watch.seconds() / f64::from(n);
     Ok(FitBench { bench: "fit", batch, steps, models, sizes: (s, a), warm_steps, milliseconds })
@@ -368,7 +364,7 @@ fn act_on<D: Device>(
         horizon: 1000,
     };
     let clip = AgentSettings::default().log_std();
-    let mut actor = Actor::new(device, &Scaling::new(&spec, 1.0), &policy, clip, true, Some(&scorer))?;
+    let mut actor = Actor::new(device, &Scaling::new(&spec, 1.0), &policy, 1, clip, true, Some(scorer))?;
     let (observation, mut actions) = (vec![0.1f32; s], vec![0.0f32; population * a]);
     let active = vec![true; population];
     let watch = Stopwatch::start();
@@ -377,7 +373,7 @@ fn act_on<D: Device>(
         for _ in 0..100 {
             (0..population).for_each(|row| actor.show(row, &observation));
             actor.choose(&weights, Choose::Mode, &mut actions)?;
-            actor.score(Some(&scorer), &actions, &active);
+            actor.score(&actions, &active)?;
         }
         n += 100;
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prudence_data::{Dataset, Store};
+use prudence_nn::Device;
 use prudence_safety::SafetyModel;
 use serde::Serialize;
 
@@ -11,7 +12,7 @@ use crate::agent::Agent;
 use crate::fitting::{check_stores, load_model};
 use crate::folder::{Invocation, RunFolder};
 use crate::session::Session;
-use crate::training::{Data, jobs, train_all};
+use crate::training::{Data, Plan, Source, Trained, cpu, jobs, train_all};
 use crate::{Algorithm, Error, Task, footprint};
 
 /// The result of [`collect`].
@@ -53,10 +54,19 @@ pub fn collect(task: &Task, dir: &Path, session: &Session) -> Result<Collected, 
 }
 
 pub(crate) fn collect_in(task: &Task, folder: &RunFolder, session: &Session) -> Result<Collected, Error> {
-    let data = Data::new(task, None, None, folder.root())?;
-    let place = |algorithm, seed| (folder.agent(0, algorithm, seed), folder.collection(seed));
-    let jobs = jobs(task, &data, &[Algorithm::Sac], task.settings().collect.steps, place);
-    train_all(&jobs, session, |_, _| Ok(()))?;
+    match session.card() {
+        None => collect_on(&cpu(task, folder.root()), task, folder, session),
+        Some(card) => collect_on(card, task, folder, session),
+    }
+}
+
+fn collect_on<D: Device>(device: &D, task: &Task, folder: &RunFolder, session: &Session) -> Result<Collected, Error> {
+    let data = Data::new(device, task, &[Source { data: None, model: None }])?;
+    let place = |_, algorithm, seed| (folder.agent(0, algorithm, seed), folder.collection(seed));
+    let jobs = jobs(&[task], &[Algorithm::Sac], place);
+    let plan = Plan { task, data: &data, steps: task.settings().collect.steps };
+    let done = |trained: &mut Trained<'_, D>| Ok(trained.agents.iter().map(|_| Ok(())).collect());
+    train_all(&plan, &jobs, session, done)?.into_iter().collect::<Result<Vec<()>, _>>()?;
     let stores: Vec<PathBuf> = jobs.iter().map(|job| job.episodes.clone()).collect();
     let open = stores.iter().map(|path| Store::open(path)).collect::<Result<Vec<_>, _>>()?;
     Ok(Collected { episodes: open.iter().map(Store::len).sum(), steps: open.iter().map(Store::steps).sum(), stores })
@@ -115,6 +125,20 @@ pub(crate) fn train_in(
     stores: &[PathBuf],
     session: &Session,
 ) -> Result<Vec<Agent>, Error> {
+    match session.card() {
+        None => train_on(&cpu(task, folder.root()), task, folder, model, stores, session),
+        Some(card) => train_on(card, task, folder, model, stores, session),
+    }
+}
+
+fn train_on<D: Device>(
+    device: &D,
+    task: &Task,
+    folder: &RunFolder,
+    model: Option<SafetyModel>,
+    stores: &[PathBuf],
+    session: &Session,
+) -> Result<Vec<Agent>, Error> {
     let model = model.map(Arc::new);
     let stored = if stores.is_empty() { None } else { Some(Dataset::decode(stores, folder.root())?) };
     let algorithms = &task.settings().run.algo;
@@ -126,10 +150,16 @@ pub(crate) fn train_in(
         if algorithms.is_empty() {
             continue;
         }
-        let data = Data::new(task, stored.as_ref(), model, folder.root())?;
-        let place = |algorithm, seed| (folder.agent(0, algorithm, seed), folder.episodes(0, algorithm, seed));
-        let jobs = jobs(task, &data, &algorithms, task.settings().train.steps, place);
-        agents.extend(train_all(&jobs, session, |_, population| Agent::of(&population, 0))?);
+        let data = Data::new(device, task, &[Source { data: stored.as_ref(), model }])?;
+        let place = |_, algorithm, seed| (folder.agent(0, algorithm, seed), folder.episodes(0, algorithm, seed));
+        let jobs = jobs(&[task], &algorithms, place);
+        let plan = Plan { task, data: &data, steps: task.settings().train.steps };
+        let agent = |trained: &mut Trained<'_, D>| {
+            Ok(trained.agents.iter().map(|agent| Agent::of(&trained.population, *agent)).collect())
+        };
+        for trained in train_all(&plan, &jobs, session, agent)? {
+            agents.push(trained?);
+        }
     }
     Ok(agents)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use prudence_agent::population::{Population, Setup};
+use prudence_agent::population::{Parallel, Population, Setup};
 use prudence_agent::replay::Stored;
 use prudence_core::clock::Stopwatch;
 use prudence_core::random::stream;
@@ -111,6 +111,7 @@ fn step(task: &Task, algorithm: Algorithm, updates_per_step: f64) -> Result<f64,
         rule: task.rule().clone(),
         models,
         stored: Arc::new(stored),
+        parallel: Parallel::default(),
     };
     let mut population = Population::new(&device, setup, &[0])?;
     population.lockstep()?;
@@ -137,8 +138,8 @@ fn fit_step(task: &Task) -> Result<f64, Error> {
     let episodes = [episode];
     let segment = Segment { episode: 0, start: 0, end: steps, safe: false, at: Some(steps / 2) };
     let batches = vec![vec![&segment; settings.batch]; settings.ensemble];
-    let mut fitter = Fitter::new(&Cpu::<f32>::new(), model(task, &episodes)?, settings)?;
-    let mut step = || fitter.step(&episodes[..], &batches, 1e-3);
+    let mut fitter = Fitter::new(&Cpu::<f32>::new(), vec![model(task, &episodes)?], settings)?;
+    let mut step = || fitter.step(&[&episodes[..]], &batches, 1e-3);
     step()?;
     let (watch, mut steps) = (Stopwatch::start(), 0);
     while watch.seconds() < SECONDS {

@@ -30,32 +30,45 @@ fn file(out: &Path) -> PathBuf {
     out.join("fit.safetensors")
 }
 
-/// Saves the state of a fit.
-pub(crate) fn save<D: Device>(fit: &Fit<'_, D, ScratchFile>, setup: &str, out: &Path) -> Result<(), Error> {
-    let FitState { step, parameters, moments } = fit.state()?;
-    let path = file(out);
-    let problem = |problem: String| Error::content(&path, problem);
-    let numbers = parameters.len();
-    let mut weights = Writer::default();
-    weights.tensor(PARAMETERS, &[numbers], &parameters);
-    for (name, moments) in MOMENTS.into_iter().zip(&moments) {
-        weights.tensor(name, &[numbers], moments);
+/// Saves the state of a fit: of each replica with its setup and its folder.
+pub(crate) fn save<D: Device>(fit: &Fit<'_, D, ScratchFile>, replicas: &[(&str, &Path)]) -> Result<(), Error> {
+    for (replica, (setup, out)) in replicas.iter().enumerate() {
+        let FitState { step, parameters, moments } = fit.state(replica)?;
+        let path = file(out);
+        let problem = |problem: String| Error::content(&path, problem);
+        let numbers = parameters.len();
+        let mut weights = Writer::default();
+        weights.tensor(PARAMETERS, &[numbers], &parameters);
+        for (name, moments) in MOMENTS.into_iter().zip(&moments) {
+            weights.tensor(name, &[numbers], moments);
+        }
+        let header = Header { format: FORMAT.into(), setup: (*setup).into(), step, numbers };
+        weights.metadata(HEADER, serde_json::to_string(&header).map_err(|e| problem(e.to_string()))?);
+        let bytes = weights.finish().map_err(|e| problem(e.to_string()))?;
+        write_atomic(&path, &bytes)?;
     }
-    let header = Header { format: FORMAT.into(), setup: setup.into(), step, numbers };
-    weights.metadata(HEADER, serde_json::to_string(&header).map_err(|e| problem(e.to_string()))?);
-    let bytes = weights.finish().map_err(|e| problem(e.to_string()))?;
-    Ok(write_atomic(&path, &bytes)?)
+    Ok(())
 }
 
-/// Continues from the saved state, if there is one of the same settings and data; one of others is of no use and ignored.
+/// Continues from the saved states, if all replicas have one of the same step, with these settings and data. Others are of
+/// no use and ignored: the process may have been killed while it saved them.
 pub(crate) fn restore<D: Device, E: Episodes + ?Sized>(
     fit: &mut Fit<'_, D, E>,
-    setup: &str,
-    out: &Path,
+    replicas: &[(&str, &Path)],
 ) -> Result<(), Error> {
+    let states = replicas.iter().map(|(setup, out)| load(setup, out)).collect::<Result<Option<Vec<_>>, _>>()?;
+    let Some(states) = states else { return Ok(()) };
+    if states.windows(2).any(|pair| pair[0].step != pair[1].step) {
+        return Ok(());
+    }
+    Ok(fit.restore(&states)?)
+}
+
+/// Reads a replica's saved state, if there is one with this setup.
+fn load(setup: &str, out: &Path) -> Result<Option<FitState>, Error> {
     let path = file(out);
     if !path.exists() {
-        return Ok(());
+        return Ok(None);
     }
     let bytes = read_limited(&path, LIMIT)?;
     let problem = |problem: String| Error::content(&path, problem);
@@ -64,12 +77,12 @@ pub(crate) fn restore<D: Device, E: Episodes + ?Sized>(
         weights.metadata(HEADER).ok_or_else(|| problem("not the state of a fit (no prudence header)".into()))?;
     let header: Header = serde_json::from_str(header).map_err(|e| problem(format!("invalid header: {e}")))?;
     if header.format != FORMAT || header.setup != setup {
-        return Ok(());
+        return Ok(None);
     }
     let tensor = |name: &str| weights.tensor::<f32>(name, &[header.numbers]).map_err(|e| problem(e.to_string()));
     let [first, second] = MOMENTS;
     let moments = [tensor(first)?, tensor(second)?];
-    Ok(fit.restore(&FitState { step: header.step, parameters: tensor(PARAMETERS)?, moments })?)
+    Ok(Some(FitState { step: header.step, parameters: tensor(PARAMETERS)?, moments }))
 }
 
 /// Removes the saved state.

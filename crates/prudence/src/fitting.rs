@@ -7,9 +7,9 @@ use std::sync::Arc;
 use prudence_core::clock::Stopwatch;
 use prudence_data::files::{create_dir, lock, read_json, read_limited, write_atomic, write_json};
 use prudence_data::{Dataset, Segments, Store};
-use prudence_nn::Cpu;
+use prudence_nn::{Cpu, Device};
 use prudence_safety::quality::predictions;
-use prudence_safety::{Fit, Quality, SafetyModel, Scorer};
+use prudence_safety::{Fit, FitData, Quality, SafetyModel, Scorer};
 use serde::{Deserialize, Serialize};
 
 use crate::error::InFile as _;
@@ -69,7 +69,12 @@ pub fn fit(
     create_dir(out)?;
     let _lock = lock(&out.join(".prudence-fit.lock"))?;
     let data = Dataset::decode(stores, out)?;
-    fit_to(task, &data, out, seed, session)
+    let job = [FitJob { task, data: &data, out: out.to_owned(), seed, session }];
+    let fitted = match session.card() {
+        None => fit_all(&Cpu::<f32>::new(), &job, session)?,
+        Some(card) => fit_all(card, &job, session)?,
+    };
+    fitted.into_iter().next().unwrap_or(Err(Error::Stopped))
 }
 
 /// The model and its quality, if this fit has written both.
@@ -89,34 +94,79 @@ fn read_fit(out: &Path, setup: &str) -> Result<Option<(SafetyModel, Fitted)>, Er
     Ok(Some((load_model(&model)?, fitted)))
 }
 
-/// Fits a model to the labels of decoded stores. An interrupted fit continues from its state in `out`.
-pub(crate) fn fit_to(
-    task: &Task,
-    data: &Dataset,
-    out: &Path,
-    seed: u64,
+/// A model to fit, of one replica.
+pub(crate) struct FitJob<'a> {
+    pub task: &'a Task,
+    pub data: &'a Dataset,
+    /// The folder of the model.
+    pub out: PathBuf,
+    pub seed: u64,
+    /// Where its warnings are reported.
+    pub session: &'a Session,
+}
+
+/// A fit that has not been completed yet.
+struct Open<'a> {
+    job: &'a FitJob<'a>,
+    segments: Segments,
+    setup: String,
+}
+
+/// Fits models to the labels of decoded stores, those of all replicas together, and returns each with its quality.
+/// Interrupted fits continue from their states.
+pub(crate) fn fit_all<D: Device>(
+    device: &D,
+    jobs: &[FitJob<'_>],
     session: &Session,
-) -> Result<(SafetyModel, Fitted), Error> {
-    let settings = &task.settings().safety;
-    let segments = data.segments(settings.held_out)?;
-    let setup = setup_hash(task, data, &segments, seed);
-    if let Some(fitted) = read_fit(out, &setup)? {
-        return Ok(fitted);
+) -> Result<Vec<Result<(SafetyModel, Fitted), Error>>, Error> {
+    let mut results: Vec<Option<Result<(SafetyModel, Fitted), Error>>> = Vec::with_capacity(jobs.len());
+    let mut open = Vec::new();
+    for job in jobs {
+        results.push(match Started::of(job) {
+            Ok(Started::Completed(model, fitted)) => Some(Ok((model, *fitted))),
+            Ok(Started::Open(one)) => {
+                open.push(one);
+                None
+            }
+            Err(error) => Some(Err(error)),
+        });
     }
-    let longest = segments.training.iter().map(|segment| segment.end - segment.start).max();
-    footprint::fit(task, longest.unwrap_or(0))?;
-    create_dir(out)?;
-    let device = Cpu::<f32>::new();
-    let model = session.pool().install(|| -> Result<SafetyModel, Error> {
-        let horizon = task.spec().horizon;
-        let mut fit = Fit::new(&device, &data.episodes, &segments.training, horizon, settings, seed)?;
-        fit_checkpoint::restore(&mut fit, &setup, out)?;
-        let bar = session.progress().begin("safety model", settings.steps as u64);
+    let mut models = fit_open(device, &open, session)?.into_iter();
+    let mut open = open.iter();
+    let mut finish = || -> Result<(SafetyModel, Fitted), Error> {
+        match (open.next(), models.next()) {
+            (Some(open), Some(model)) => open.finish(device, model?),
+            _ => Err(Error::Stopped),
+        }
+    };
+    Ok(results.into_iter().map(|result| result.unwrap_or_else(&mut finish)).collect())
+}
+
+/// Fits the models.
+fn fit_open<D: Device>(
+    device: &D,
+    open: &[Open<'_>],
+    session: &Session,
+) -> Result<Vec<Result<SafetyModel, Error>>, Error> {
+    let Some(first) = open.first() else { return Ok(Vec::new()) };
+    let task = first.job.task;
+    let data = open.iter().map(|Open { job, segments, .. }| FitData {
+        episodes: &job.data.episodes,
+        training: &segments.training,
+        seed: job.seed,
+    });
+    let data = data.collect();
+    let states: Vec<(&str, &Path)> = open.iter().map(|one| (one.setup.as_str(), one.job.out.as_path())).collect();
+    session.pool().install(|| {
+        let mut fit = Fit::new(device, data, task.spec().horizon, &task.settings().safety)?;
+        fit_checkpoint::restore(&mut fit, &states)?;
+        let label = if open.len() == 1 { "safety model".to_owned() } else { format!("{} safety models", open.len()) };
+        let bar = session.progress().begin(&label, task.settings().safety.steps as u64);
         let watch = Stopwatch::start();
         let mut saved = 0.0;
         while !fit.done() {
             if session.stopping() || watch.seconds() - saved > SAVE_EVERY {
-                fit_checkpoint::save(&fit, &setup, out)?;
+                fit_checkpoint::save(&fit, &states)?;
                 saved = watch.seconds();
             }
             if session.stopping() {
@@ -126,28 +176,58 @@ pub(crate) fn fit_to(
             bar.set(fit.steps() as u64);
             bar.message(&format!("loss {:.4}", fit.loss()));
         }
-        Ok(fit.model()?)
-    })?;
-    let model = Arc::new(model);
-    let scorer = Scorer::new(&device, std::slice::from_ref(&model), task.settings().agent.score_floor)?;
-    let predictions = predictions(&scorer, &data.episodes, &segments.held_out)?;
-    if predictions.is_empty() {
-        session
-            .progress()
-            .say("warning: no labelled episode is held out, so the model's accuracy is unknown; label more episodes");
+        Ok((0..open.len()).map(|replica| Ok(fit.model(replica)?)).collect())
+    })
+}
+
+/// A fit that was completed earlier, or that is still to be done.
+enum Started<'a> {
+    Completed(SafetyModel, Box<Fitted>),
+    Open(Open<'a>),
+}
+
+impl<'a> Started<'a> {
+    fn of(job: &'a FitJob<'a>) -> Result<Self, Error> {
+        let FitJob { task, data, out, seed, .. } = job;
+        let segments = data.segments(task.settings().safety.held_out)?;
+        let setup = setup_hash(task, data, &segments, *seed);
+        if let Some((model, fitted)) = read_fit(out, &setup)? {
+            return Ok(Self::Completed(model, Box::new(fitted)));
+        }
+        FitData { episodes: &data.episodes, training: &segments.training, seed: *seed }.check()?;
+        let longest = segments.training.iter().map(|segment| segment.end - segment.start).max();
+        footprint::fit(task, longest.unwrap_or(0))?;
+        create_dir(out)?;
+        Ok(Self::Open(Open { job, segments, setup }))
     }
-    let all = segments.training.iter().chain(&segments.held_out);
-    let fitted = Fitted {
-        data_episodes: all.clone().map(|segment| segment.episode).collect::<HashSet<_>>().len() as u64,
-        data_segments: all.count() as u64,
-        held_out: Quality::of(&predictions),
-        predictions,
-        setup,
-    };
-    write_json(&quality_file(out), &fitted)?;
-    write_atomic(&model_file(out), &model.to_bytes()?)?;
-    fit_checkpoint::remove(out)?;
-    Ok((Arc::unwrap_or_clone(model), fitted))
+}
+
+impl Open<'_> {
+    /// Measures the model's quality on held-out episodes, and writes both.
+    fn finish<D: Device>(&self, device: &D, model: SafetyModel) -> Result<(SafetyModel, Fitted), Error> {
+        let Self { job: FitJob { task, data, out, session, .. }, segments, setup } = self;
+        let model = Arc::new(model);
+        let scorer = Scorer::new(device, std::slice::from_ref(&model), task.settings().agent.score_floor)?;
+        let predictions = predictions(&scorer, &data.episodes, &segments.held_out)?;
+        if predictions.is_empty() {
+            session.progress().say(
+                "warning: no labelled episode is held out, so the model's accuracy is unknown; label more episodes",
+            );
+        }
+        let all = segments.training.iter().chain(&segments.held_out);
+        let fitted = Fitted {
+            data_episodes: all.clone().map(|segment| segment.episode).collect::<HashSet<_>>().len() as u64,
+            data_segments: all.count() as u64,
+            held_out: Quality::of(&predictions),
+            predictions,
+            setup: setup.clone(),
+        };
+        write_json(&quality_file(out), &fitted)?;
+        write_atomic(&model_file(out), &model.to_bytes()?)?;
+        fit_checkpoint::remove(out)?;
+        drop(scorer);
+        Ok((Arc::unwrap_or_clone(model), fitted))
+    }
 }
 
 /// A hash of everything that a fit depends on, except the code.

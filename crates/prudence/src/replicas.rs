@@ -2,21 +2,21 @@
 //!
 //! Agents of one run share collected episodes and safety models, so they are not independent; replicas are.
 
-use prudence_data::files::read_json;
+use prudence_data::files::{Lock, read_json};
 use prudence_report::records::Evaluation;
-use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
+use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 
 use crate::environment::EnvSettings;
 use crate::folder::{Invocation, RunFolder};
 use crate::provenance::Working;
-use crate::run::run_in;
+use crate::run::{Outcome, Replica, run_in, run_stages};
 use crate::session::Session;
 use crate::{Error, Task, reporting};
 
 const MAX_EVALUATION_BYTES: u64 = 1 << 30;
 
-/// Runs the replicas that have not been completed yet, as many at a time as there are threads. One that fails does not
-/// stop the others.
+/// Runs the replicas that have not been completed yet: on the CPU as many at a time as there are threads, on a graphics
+/// card all of them together. One that fails does not stop the others.
 pub(crate) fn run(
     task: &Task,
     folder: &RunFolder,
@@ -24,33 +24,74 @@ pub(crate) fn run(
     working: &Working<'_>,
 ) -> Result<Evaluation, Error> {
     let settings = &task.settings().run;
-    let seeds: Vec<u64> = (0..settings.replicas).map(|replica| settings.seed + replica * settings.seeds).collect();
-    let one = |seed: &u64| -> Result<(u64, Evaluation), Error> {
-        let of_replica = session.labelled(&format!("replica {seed}"));
-        let outcome = replica(task, &folder.replica(*seed), *seed, &of_replica);
-        outcome.map(|evaluation| (*seed, evaluation)).map_err(|error| {
-            if error.is_stop() {
-                return error;
-            }
-            of_replica.progress().say(&format!("failed: {error}"));
-            Error::Replica { replica: *seed, source: Box::new(error) }
-        })
+    let seeds = (0..settings.replicas).map(|replica| settings.seed + replica * settings.seeds);
+    let opened = seeds.map(|seed| (seed, open(task, &folder.replica(seed), seed)));
+    let opened: Vec<(u64, Result<Opened, Error>)> = opened.collect();
+    let labelled = |seed: u64| session.labelled(&format!("replica {seed}"));
+    let mut running = Vec::new();
+    for (seed, opened) in &opened {
+        if let Ok(Opened::Running { folder, task, .. }) = opened {
+            running.push((*seed, Replica { task, folder, session: labelled(*seed) }));
+        }
+    }
+    let outcomes: Vec<(u64, Result<Evaluation, Error>)> = if session.card().is_none() {
+        let one =
+            |(seed, Replica { task, folder, session }): (u64, Replica<'_>)| (seed, run_in(task, folder, &session));
+        session.pool().install(|| running.into_par_iter().map(one).collect())
+    } else {
+        let (seeds, replicas): (Vec<u64>, Vec<Replica<'_>>) = running.into_iter().unzip();
+        let folders: Vec<(&Task, &RunFolder)> = replicas.iter().map(|one| (one.task, one.folder)).collect();
+        let outcomes = run_stages(replicas, session)?.into_iter().zip(folders);
+        let write = |(outcome, (task, folder)): (Result<Outcome, Error>, (&Task, &RunFolder))| {
+            reporting::write(task, folder, &outcome?, &Working::on(folder, session))
+        };
+        seeds.into_iter().zip(outcomes.map(write)).collect()
     };
-    let outcomes: Vec<Result<_, Error>> = session.pool().install(|| seeds.par_iter().map(one).collect());
-    let replicas: Vec<(u64, Evaluation)> = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let mut outcomes = outcomes.into_iter();
+    let mut replicas = Vec::with_capacity(opened.len());
+    for (seed, opened) in opened {
+        let evaluation = match opened {
+            Ok(Opened::Done(evaluation)) => Ok(*evaluation),
+            Ok(Opened::Running { .. }) => outcomes.next().map_or(Err(Error::Stopped), |(_, outcome)| outcome),
+            Err(error) => Err(error),
+        };
+        replicas.push((seed, evaluation));
+    }
+    for (seed, evaluation) in &replicas {
+        if let Err(error) = evaluation
+            && !error.is_stop()
+        {
+            labelled(*seed).progress().say(&format!("failed: {error}"));
+        }
+    }
+    let failed = |seed: u64, error: Error| {
+        if error.is_stop() { error } else { Error::Replica { replica: seed, source: Box::new(error) } }
+    };
+    let replicas: Vec<(u64, Evaluation)> = replicas
+        .into_iter()
+        .map(|(seed, outcome)| outcome.map(|evaluation| (seed, evaluation)).map_err(|error| failed(seed, error)))
+        .collect::<Result<_, _>>()?;
     let evaluation =
         Evaluation::from_replicas(&replicas).ok_or_else(|| Error::content(folder.root(), "the run has no replicas"))?;
     reporting::write_replicas(task, folder, &evaluation, working)?;
     Ok(evaluation)
 }
 
-/// One replica: an ordinary run in its own folder, with its own seeds.
-fn replica(task: &Task, folder: &RunFolder, seed: u64, session: &Session) -> Result<Evaluation, Error> {
+/// A replica's folder.
+enum Opened {
+    /// With its results.
+    Done(Box<Evaluation>),
+    /// Locked, to be continued.
+    Running { folder: RunFolder, task: Box<Task>, _lock: Lock },
+}
+
+/// Opens a replica's folder, or creates it: that of an ordinary run with its own seeds.
+fn open(task: &Task, folder: &RunFolder, seed: u64) -> Result<Opened, Error> {
     if folder.evaluation().is_file() {
-        return Ok(read_json(&folder.evaluation(), MAX_EVALUATION_BYTES)?);
+        return Ok(Opened::Done(Box::new(read_json(&folder.evaluation(), MAX_EVALUATION_BYTES)?)));
     }
     let own = task.clone().with(&["run.replicas=1".to_owned(), format!("run.seed={seed}")])?;
-    let (folder, own, _lock) = if folder.is_created() {
+    let (folder, own, lock) = if folder.is_created() {
         RunFolder::open(folder.root())?;
         let lock = folder.lock()?;
         let program = matches!(own.settings().env, EnvSettings::Program { .. });
@@ -58,5 +99,5 @@ fn replica(task: &Task, folder: &RunFolder, seed: u64, session: &Session) -> Res
     } else {
         RunFolder::create(folder.root(), &own, &Invocation::Run, None)?
     };
-    run_in(&own, &folder, session)
+    Ok(Opened::Running { folder, task: Box::new(own), _lock: lock })
 }

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use prudence_agent::recorder::Recorder;
+use prudence_agent::evaluate::Player;
 use prudence_core::random::stream;
 use prudence_data::Judge;
 use prudence_env::{Env, Step};
+use prudence_nn::Cpu;
 use rand::RngExt as _;
 use serde_json::Value;
 
-use crate::agent::{Agent, Playing};
+use crate::agent::Agent;
 use crate::evaluation::load;
 use crate::folder::AgentFolder;
 use crate::{Error, Task};
@@ -51,7 +52,7 @@ pub enum Actions {
 
 enum ActionSource {
     Given { env: Box<dyn Env>, observation: Vec<f64>, actions: Box<dyn Iterator<Item = Vec<f64>> + Send> },
-    Agent(Box<Playing>),
+    Agent(Box<Player<Cpu<f32>>>),
 }
 
 /// The outcome of one step.
@@ -122,24 +123,24 @@ impl Rollout {
         let (run, folder) = AgentFolder::open(dir)?;
         let task = Task::open(run.root())?;
         let agent: Agent = load(&folder)?;
-        let mut playing = agent.play(task.make_env()?)?;
-        playing.player.start(seed, playing.scorer.as_ref())?;
+        let mut player = agent.play(task.make_env()?)?;
+        player.start(0, seed)?;
         let judge = task.rule().judge();
-        Ok((task, Self { source: ActionSource::Agent(Box::new(playing)), judge, steps: 0 }))
+        Ok((task, Self { source: ActionSource::Agent(Box::new(player)), judge, steps: 0 }))
     }
 
     /// The environment in its current state.
     pub fn env(&self) -> &dyn Env {
         match &self.source {
             ActionSource::Given { env, .. } => &**env,
-            ActionSource::Agent(playing) => playing.player.recorder().env(),
+            ActionSource::Agent(player) => player.recorder(0).env(),
         }
     }
 
     fn env_mut(&mut self) -> &mut dyn Env {
         match &mut self.source {
             ActionSource::Given { env, .. } => &mut **env,
-            ActionSource::Agent(playing) => playing.player.env_mut(),
+            ActionSource::Agent(player) => player.env_mut(0),
         }
     }
 
@@ -147,7 +148,7 @@ impl Rollout {
     pub fn observation(&self) -> &[f64] {
         match &self.source {
             ActionSource::Given { observation, .. } => observation,
-            ActionSource::Agent(playing) => playing.player.recorder().observation(),
+            ActionSource::Agent(player) => player.recorder(0).observation(),
         }
     }
 
@@ -159,11 +160,9 @@ impl Rollout {
                 let step = env.step(&action, observation)?;
                 (action, step)
             }
-            ActionSource::Agent(playing) => {
-                let Playing { player, scorer } = &mut **playing;
-                let step = player.step(scorer.as_ref(), None)?;
-                let recorder: &Recorder = player.recorder();
-                (recorder.action().to_vec(), step)
+            ActionSource::Agent(player) => {
+                let Some(step) = player.step(&[true], None)?.into_iter().flatten().next() else { return Ok(None) };
+                (player.recorder(0).action().to_vec(), step?)
             }
         };
         self.steps += 1;

@@ -4,25 +4,25 @@
 //! fitted, and safe agents are trained on the scored episodes. Each later round labels the episodes of the previous
 //! round's safe agents, refits the model on all episodes so far, and trains new agents.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use prudence_agent::population::Population;
 use prudence_core::random::subseed;
 use prudence_data::{Dataset, LabelLog, Rule, label_path, latest};
-use prudence_nn::Cpu;
+use prudence_nn::Device;
 use prudence_report::records::Evaluation;
 use prudence_safety::{Quality, SafetyModel};
 
 use crate::collecting::{collect_in, model_of, train_in};
-use crate::fitting::{Fitted, fit_to};
-use crate::folder::{Invocation, RunFolder};
+use crate::fitting::{FitJob, Fitted, fit_all};
+use crate::folder::{AgentFolder, Invocation, RunFolder};
 use crate::labelling::OfStore;
 use crate::provenance::Working;
 use crate::reporting::{own_predictions, percent};
 use crate::session::Session;
 use crate::settings::RunSettings;
-use crate::training::{Data, Job, jobs, train_all};
+use crate::training::{Data, Plan, Source, Trained, cpu, jobs, train_all};
 use crate::{Algorithm, Error, Estimate, Task, TestEpisode, footprint, labelling, replicas, reporting};
 
 /// The number of the first final test episode: its starts differ from those of tests during training.
@@ -153,36 +153,110 @@ pub(crate) fn run_in(task: &Task, folder: &RunFolder, session: &Session) -> Resu
     if task.settings().run.replicas > 1 {
         return replicas::run(task, folder, session, &working);
     }
-    let outcome = Rounds { task, folder, session }.run()?;
+    let replica = Replica { task, folder, session: session.clone() };
+    let outcome = run_stages(vec![replica], session)?.remove(0)?;
     reporting::write(task, folder, &outcome, &working)
 }
 
-struct Rounds<'a> {
-    task: &'a Task,
-    folder: &'a RunFolder,
-    session: &'a Session,
+/// A repetition of a run, in its own folder.
+pub(crate) struct Replica<'a> {
+    pub task: &'a Task,
+    pub folder: &'a RunFolder,
+    /// Its progress reports may have a label.
+    pub session: Session,
 }
 
-impl Rounds<'_> {
-    /// Runs the stages that have not been completed yet.
-    fn run(&self) -> Result<Outcome, Error> {
-        let settings = self.task.settings();
+/// Runs the stages that have not been completed yet: on the CPU of a single replica, on a graphics card of all replicas
+/// together. Returns the outcome of each.
+pub(crate) fn run_stages(replicas: Vec<Replica<'_>>, session: &Session) -> Result<Vec<Result<Outcome, Error>>, Error> {
+    let Some(first) = replicas.first() else { return Ok(Vec::new()) };
+    match session.card() {
+        None => {
+            let device = cpu(first.task, first.folder.root());
+            Rounds { device, session, failed: Vec::new() }.run(replicas)
+        }
+        Some(card) => Rounds { device: card.clone(), session, failed: Vec::new() }.run(replicas),
+    }
+}
+
+/// The stages of a run, for replicas that differ in their seeds.
+struct Rounds<'a, D: Device> {
+    device: D,
+    session: &'a Session,
+    /// Replicas that failed, by number.
+    failed: Vec<(usize, Error)>,
+}
+
+/// How far a replica is.
+struct Progress<'a> {
+    number: usize,
+    replica: Replica<'a>,
+    outcome: Outcome,
+    /// The stores of the last training, whose episodes have not been labelled yet.
+    new_stores: Vec<PathBuf>,
+    data: Option<Dataset>,
+    /// The safety model of the round in progress.
+    model: Option<(Arc<SafetyModel>, Fitted)>,
+}
+
+impl<D: Device> Rounds<'_, D> {
+    fn run(mut self, replicas: Vec<Replica<'_>>) -> Result<Vec<Result<Outcome, Error>>, Error> {
+        let count = replicas.len();
+        let start = |(number, replica)| Progress {
+            number,
+            replica,
+            outcome: Outcome { collectors: Vec::new(), rounds: Vec::new() },
+            new_stores: Vec::new(),
+            data: None,
+            model: None,
+        };
+        let mut all: Vec<Progress<'_>> = replicas.into_iter().enumerate().map(start).collect();
+        let Some(settings) = all.first().map(|first| first.replica.task.settings()) else { return Ok(Vec::new()) };
         let algorithms = settings.run.algo.iter().copied();
         let safe_algorithms: Vec<_> = algorithms.filter(|a| a.constraint().is_some()).collect();
-        let none = Data::new(self.task, None, None, self.folder.root())?;
-        let (collectors, mut new_stores) = self.train(0, &[Algorithm::Sac], settings.collect.steps, &none)?;
-        let mut data = Dataset::decode(&new_stores, self.folder.root())?;
-        let mut rounds = Vec::new();
+        let collectors = self.train(&mut all, 0, &[Algorithm::Sac], settings.collect.steps)?;
+        for (progress, collectors) in all.iter_mut().zip(collectors) {
+            progress.outcome.collectors = collectors;
+        }
         let last = if safe_algorithms.is_empty() { 0 } else { settings.run.rounds };
         for round in 0..=last {
-            if round > 0 {
-                new_stores.iter().try_for_each(|store| data.add(store))?;
+            self.each(&mut all, |progress| progress.decode_and_label(round));
+            self.fit(&mut all, round)?;
+            let agents = self.train(&mut all, round, &safe_algorithms, settings.train.steps)?;
+            for (progress, agents) in all.iter_mut().zip(agents) {
+                if let Some((model, fitted)) = progress.model.take() {
+                    progress.outcome.rounds.push(RoundResult { model, fitted, agents });
+                }
             }
-            self.label(&data, round)?;
-            let seed = subseed(settings.run.seed, "fit", round as u64);
-            let (model, fitted) = fit_to(self.task, &data, &self.folder.safety(round), seed, self.session)?;
+        }
+        let mut outcomes: Vec<(usize, Result<Outcome, Error>)> =
+            all.into_iter().map(|progress| (progress.number, Ok(progress.outcome))).collect();
+        outcomes.extend(self.failed.into_iter().map(|(number, error)| (number, Err(error))));
+        outcomes.sort_by_key(|(number, _)| *number);
+        debug_assert_eq!(outcomes.len(), count);
+        Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+    }
+
+    /// Does some work for each replica. One that fails does not stop the others, but goes no further itself.
+    fn each(&mut self, all: &mut Vec<Progress<'_>>, mut work: impl FnMut(&mut Progress<'_>) -> Result<(), Error>) {
+        all.retain_mut(|progress| match work(progress) {
+            Ok(()) => true,
+            Err(error) => {
+                self.failed.push((progress.number, error));
+                false
+            }
+        });
+    }
+
+    /// Fits the round's safety model of each replica.
+    fn fit(&mut self, all: &mut Vec<Progress<'_>>, round: usize) -> Result<(), Error> {
+        let jobs: Vec<FitJob<'_>> = all.iter().filter_map(|progress| progress.fit_job(round)).collect();
+        let mut fitted = fit_all(&self.device, &jobs, self.session)?.into_iter();
+        self.each(all, |progress| {
+            let Some(fitted) = fitted.next() else { return Ok(()) };
+            let (model, fitted) = fitted?;
             let quality = &fitted.held_out;
-            self.session.progress().say(&format!(
+            progress.replica.session.progress().say(&format!(
                 "round {round}: the safety model is right on {} of {} held-out episodes ({} of the safe ones called \
                  unsafe, {} of the unsafe ones called safe)",
                 percent(quality.accuracy),
@@ -190,95 +264,159 @@ impl Rounds<'_> {
                 percent(quality.safe_called_unsafe),
                 percent(quality.unsafe_called_safe)
             ));
-            let model = Arc::new(model);
-            let scored = Data::new(self.task, Some(&data), Some(model.clone()), self.folder.root())?;
-            let agents;
-            (agents, new_stores) = self.train(round, &safe_algorithms, settings.train.steps, &scored)?;
-            rounds.push(RoundResult { model, fitted, agents });
-        }
-        Ok(Outcome { collectors, rounds })
+            progress.model = Some((Arc::new(model), fitted));
+            Ok(())
+        });
+        Ok(())
     }
 
-    /// Labels the episodes that the rule has not labelled yet.
+    /// Trains and tests every algorithm and seed of each replica; returns the agents of each that did not fail.
+    fn train(
+        &mut self,
+        all: &mut Vec<Progress<'_>>,
+        round: usize,
+        algorithms: &[Algorithm],
+        steps: u64,
+    ) -> Result<Vec<Vec<Tested>>, Error> {
+        let Some(first) = all.first() else { return Ok(Vec::new()) };
+        let task = first.replica.task;
+        let sources: Vec<Source<'_>> = all.iter().map(Progress::source).collect();
+        let data = Data::new(&self.device, task, &sources)?;
+        let folders: Vec<&RunFolder> = all.iter().map(|progress| progress.replica.folder).collect();
+        let place = |replica: usize, algorithm, seed| {
+            (folders[replica].agent(round, algorithm, seed), folders[replica].episodes(round, algorithm, seed))
+        };
+        let tasks: Vec<&Task> = all.iter().map(|progress| progress.replica.task).collect();
+        let jobs = jobs(&tasks, algorithms, place);
+        let tests = task.settings().run.episodes;
+        let test = |trained: &mut Trained<'_, D>| {
+            let episodes = FINAL_TESTS..FINAL_TESTS + tests;
+            let modes = self.play(trained, episodes.clone(), false)?;
+            let sampled = self.play(trained, episodes, true)?;
+            let one = |((agent, tests), sampled): ((&usize, Result<_, _>), Result<_, _>)| {
+                let AgentFolder { algorithm, seed, .. } = trained.jobs[*agent].folder;
+                let selected_step = trained.population.selected_step(*agent);
+                Ok(Tested { algorithm, seed, selected_step, tests: tests?, sampled: sampled? })
+            };
+            Ok(trained.agents.iter().zip(modes).zip(sampled).map(one).collect())
+        };
+        let plan = Plan { task, data: &data, steps };
+        let tested = train_all(&plan, &jobs, self.session, test)?;
+        let mut of_replicas: Vec<Result<Vec<Tested>, Error>> = all.iter().map(|_| Ok(Vec::new())).collect();
+        for (job, tested) in jobs.iter().zip(tested) {
+            if let Ok(agents) = &mut of_replicas[job.replica] {
+                match tested {
+                    Ok(tested) => agents.push(tested),
+                    Err(error) => of_replicas[job.replica] = Err(error),
+                }
+            }
+        }
+        let mut stores: Vec<Vec<PathBuf>> = all.iter().map(|_| Vec::new()).collect();
+        jobs.into_iter().for_each(|job| stores[job.replica].push(job.episodes));
+        let (mut results, mut agents) = (of_replicas.into_iter().zip(stores), Vec::new());
+        self.each(all, |progress| {
+            let Some((tested, stores)) = results.next() else { return Ok(()) };
+            let tested = tested?;
+            tested.iter().for_each(|agent| progress.say(round, agent));
+            progress.new_stores = stores;
+            agents.push(tested);
+            Ok(())
+        });
+        Ok(agents)
+    }
+
+    /// Plays final test episodes, a few at a time, until a stop is requested.
+    fn play(
+        &self,
+        Trained { population, agents, .. }: &mut Trained<'_, D>,
+        episodes: Range<u64>,
+        sampled: bool,
+    ) -> Result<Vec<Result<Vec<TestEpisode>, Error>>, Error> {
+        let mut tests: Vec<Result<Vec<TestEpisode>, Error>> = agents.iter().map(|_| Ok(Vec::new())).collect();
+        let at_a_time = population.setup().parallel.tests as u64;
+        for first in episodes.clone().step_by(at_a_time as usize) {
+            if self.session.stopping() {
+                return Ok(agents.iter().map(|_| Err(Error::Stopped)).collect());
+            }
+            let some = population.test(agents, first..episodes.end.min(first + at_a_time), sampled)?;
+            for (tests, some) in tests.iter_mut().zip(some) {
+                match (tests, some) {
+                    (Ok(tests), Ok(some)) => tests.extend(some),
+                    (tests, Err(error)) => *tests = Err(error.into()),
+                    (Err(_), _) => {}
+                }
+            }
+        }
+        Ok(tests)
+    }
+}
+
+impl Progress<'_> {
+    /// What the agents of the next training start from.
+    fn source(&self) -> Source<'_> {
+        Source { data: self.data.as_ref(), model: self.model.as_ref().map(|(model, _)| model.clone()) }
+    }
+
+    /// The fit of a round's model.
+    fn fit_job(&self, round: usize) -> Option<FitJob<'_>> {
+        let Replica { task, folder, session } = &self.replica;
+        let seed = subseed(task.settings().run.seed, "fit", round as u64);
+        Some(FitJob { task, data: self.data.as_ref()?, out: folder.safety(round), seed, session })
+    }
+
+    /// Adds the episodes of the last training to the data, and labels those that the rule has not labelled yet.
+    fn decode_and_label(&mut self, round: usize) -> Result<(), Error> {
+        let data = match self.data.take() {
+            None => Dataset::decode(&self.new_stores, self.replica.folder.root())?,
+            Some(mut data) => {
+                self.new_stores.iter().try_for_each(|store| data.add(store))?;
+                data
+            }
+        };
+        self.label(&data, round)?;
+        self.data = Some(data);
+        Ok(())
+    }
+
     fn label(&self, data: &Dataset, round: usize) -> Result<(), Error> {
-        let settings = self.task.settings();
+        let Replica { task, session, .. } = &self.replica;
+        let settings = task.settings();
         let (mut episodes, mut safe) = (0, 0);
         for (store, indices) in data.stores() {
             let of_store = OfStore { episodes: &data.episodes, indices };
             let mut log = LabelLog::open(&label_path(store))?;
             if let Some(path) = log.torn() {
                 let text = "the last line was incomplete, as after a crash; its episode is labelled again";
-                self.session.progress().say(&format!("warning: {}: {text}", path.display()));
+                session.progress().say(&format!("warning: {}: {text}", path.display()));
             }
-            labelling::by_rule(&of_store, &mut log, self.task.rule(), settings.label.extra_starts, settings.run.seed)?;
+            labelling::by_rule(&of_store, &mut log, task.rule(), settings.label.extra_starts, settings.run.seed)?;
             let labels = latest(log.labels());
             let whole = labels.iter().filter(|label| label.start == 0);
             episodes += whole.clone().count() as u64;
             safe += whole.filter(|label| label.safe).count() as u64;
-            if self.session.stopping() {
+            if session.stopping() {
                 return Err(Error::Stopped);
             }
         }
         if let Some(problem) = labelling::one_sided(episodes, safe) {
-            self.session.progress().say(&format!("round {round}: warning: {problem}"));
+            session.progress().say(&format!("round {round}: warning: {problem}"));
         }
         Ok(())
     }
 
-    /// Trains and tests every algorithm and seed; also returns the stores of their training episodes.
-    fn train(
-        &self,
-        round: usize,
-        algorithms: &[Algorithm],
-        steps: u64,
-        data: &Data,
-    ) -> Result<(Vec<Tested>, Vec<PathBuf>), Error> {
-        let run = &self.task.settings().run;
-        let place =
-            |algorithm, seed| (self.folder.agent(round, algorithm, seed), self.folder.episodes(round, algorithm, seed));
-        let jobs = jobs(self.task, data, algorithms, steps, place);
-        let test = |job: &Job<'_>, mut population: Population<Cpu<f32>>| {
-            let episodes = FINAL_TESTS..FINAL_TESTS + run.episodes;
-            Ok(Tested {
-                algorithm: job.folder.algorithm,
-                seed: job.folder.seed,
-                selected_step: population.selected_step(0),
-                tests: self.play(&mut population, episodes.clone(), false)?,
-                sampled: self.play(&mut population, episodes, true)?,
-            })
-        };
-        let tested = train_all(&jobs, self.session, test)?;
-        for agent in &tested {
-            let n = agent.tests.len();
-            let safe = agent.tests.iter().filter(|t| t.safe).count();
-            let mean = agent.tests.iter().map(|t| t.total_reward).sum::<f64>() / n as f64;
-            let drawn = agent.sampled.iter().filter(|t| t.safe).count();
-            let own = Quality::of(&own_predictions(&[agent]));
-            let model =
-                if own.episodes == 0 { String::new() } else { format!("; model right on {}", percent(own.accuracy)) };
-            self.session.progress().say(&format!(
-                "round {round}: {:13} seed {}: return {mean:8.2}, {safe}/{n} safe ({drawn}/{n} sampled){model}",
-                agent.algorithm.name(),
-                agent.seed
-            ));
-        }
-        Ok((tested, jobs.into_iter().map(|job| job.episodes).collect()))
-    }
-
-    /// Plays the final test episodes, until a stop is requested.
-    fn play(
-        &self,
-        population: &mut Population<Cpu<f32>>,
-        episodes: std::ops::Range<u64>,
-        sampled: bool,
-    ) -> Result<Vec<TestEpisode>, Error> {
-        let mut tests = Vec::new();
-        for episode in episodes {
-            if self.session.stopping() {
-                return Err(Error::Stopped);
-            }
-            tests.extend(population.test(0, episode..episode + 1, sampled)?);
-        }
-        Ok(tests)
+    /// Reports the tests of an agent.
+    fn say(&self, round: usize, agent: &Tested) {
+        let n = agent.tests.len();
+        let safe = agent.tests.iter().filter(|t| t.safe).count();
+        let mean = agent.tests.iter().map(|t| t.total_reward).sum::<f64>() / n as f64;
+        let drawn = agent.sampled.iter().filter(|t| t.safe).count();
+        let own = Quality::of(&own_predictions(&[agent]));
+        let model =
+            if own.episodes == 0 { String::new() } else { format!("; model right on {}", percent(own.accuracy)) };
+        self.replica.session.progress().say(&format!(
+            "round {round}: {:13} seed {}: return {mean:8.2}, {safe}/{n} safe ({drawn}/{n} sampled){model}",
+            agent.algorithm.name(),
+            agent.seed
+        ));
     }
 }

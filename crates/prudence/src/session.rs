@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use prudence_agent::Threads;
 use prudence_cuda::Cuda;
 
 use crate::{DeviceName, Error, device};
@@ -157,6 +158,11 @@ impl Session {
     /// The number of agents that are in training at a time, of `jobs` in all.
     pub(crate) fn agents(&self, jobs: u64) -> usize {
         usize::try_from(jobs).unwrap_or(usize::MAX).min(self.pool.current_num_threads())
+    }
+
+    /// The threads in which the environments of a population step. On the CPU each agent has a thread to itself.
+    pub(crate) fn threads(&self) -> Option<Threads> {
+        self.card.as_ref().map(|_| Threads::of(self.pool.clone()))
     }
 
     pub(crate) fn card(&self) -> Option<&Cuda> {

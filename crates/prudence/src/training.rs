@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use prudence_agent::population::{Ended, Population, Setup};
+use prudence_agent::population::{Ended, Parallel, Population, Setup};
 use prudence_agent::records::{Record, Timing};
-use prudence_agent::replay::Stored;
+use prudence_agent::replay::{ReplicaEpisodes, Stored};
 use prudence_core::clock::{Stopwatch, unix_seconds};
 use prudence_core::random::subseed;
 use prudence_data::files::{self, Lines, append_json_lines, read_json_lines, write_json_lines};
@@ -26,93 +26,143 @@ use crate::{Algorithm, Error, Task, checkpoint};
 #[cfg(test)]
 mod tests;
 
-/// Stored episodes to learn from, shared by all agents that start from them.
-pub(crate) struct Data {
-    device: Cpu<f32>,
-    stored: Arc<Stored<Cpu<f32>>>,
-    model: Option<Arc<SafetyModel>>,
-    /// A hash of the episodes, for [`setup_hash`].
-    hash: String,
+/// The CPU as a device; the files of replay buffers, if the task wants them in files, are in `folder`.
+pub(crate) fn cpu(task: &Task, folder: &Path) -> Cpu<f32> {
+    if task.settings().train.replay.in_file() { Cpu::with_columns_in(folder) } else { Cpu::new() }
 }
 
-impl Data {
-    /// Scores the episodes, if there are any, once for all agents that use this model. The files of replay buffers are
-    /// in `folder`.
-    pub(crate) fn new(
-        task: &Task,
-        data: Option<&Dataset>,
-        model: Option<Arc<SafetyModel>>,
-        folder: &Path,
-    ) -> Result<Self, Error> {
-        let settings = task.settings();
-        let device = if settings.train.replay.in_file() { Cpu::with_columns_in(folder) } else { Cpu::new() };
-        let scorer = |model| Scorer::new(&device, std::slice::from_ref(model), settings.agent.score_floor);
-        let scorer = model.as_ref().map(scorer).transpose()?;
-        let stored = match data {
-            Some(data) => Stored::new(&device, &task.scaling(), scorer.as_ref(), &data.episodes)?,
-            None => Stored::empty(&device, &task.scaling(), scorer.as_ref())?,
+/// What the agents of a replica start from.
+pub(crate) struct Source<'a> {
+    /// Stored episodes to learn from.
+    pub data: Option<&'a Dataset>,
+    /// The safety model, which all replicas have or none.
+    pub model: Option<Arc<SafetyModel>>,
+}
+
+/// The sources of all replicas on a device, shared by all agents that start from them.
+pub(crate) struct Data<D: Device> {
+    device: D,
+    stored: Arc<Stored<D>>,
+    /// One per replica, or none.
+    models: Vec<Arc<SafetyModel>>,
+    /// A hash of each replica's episodes, for [`setup_hash`].
+    hashes: Vec<String>,
+}
+
+impl<D: Device> Data<D> {
+    /// Scores the episodes of each replica, if there are any, once for all agents that use its model.
+    pub(crate) fn new(device: &D, task: &Task, sources: &[Source<'_>]) -> Result<Self, Error> {
+        let floor = task.settings().agent.score_floor;
+        let scorer = |source: &Source<'_>| {
+            source.model.as_ref().map(|model| Scorer::new(device, std::slice::from_ref(model), floor)).transpose()
         };
+        let scorers = sources.iter().map(scorer).collect::<Result<Vec<_>, _>>()?;
+        let datasets: Vec<&Dataset> = sources.iter().filter_map(|source| source.data).collect();
+        let stored = if datasets.len() == sources.len() {
+            let episodes = datasets.iter().map(|data| &data.episodes);
+            Stored::of_replicas(device, &task.scaling(), &scored(&scorers, episodes))?
+        } else {
+            let episodes = sources.iter().map(|_| -> &[Episode] { &[] });
+            Stored::of_replicas(device, &task.scaling(), &scored(&scorers, episodes))?
+        };
+        let hash = |source: &Source<'_>| source.data.map(|data| data.episodes.fingerprint()).unwrap_or_default();
         Ok(Self {
             stored: Arc::new(stored),
-            model,
-            hash: data.map(|data| data.episodes.fingerprint()).unwrap_or_default(),
-            device,
+            models: sources.iter().filter_map(|source| source.model.clone()).collect(),
+            hashes: sources.iter().map(hash).collect(),
+            device: device.clone(),
         })
     }
 }
 
+fn scored<'a, D: Device, E: ?Sized>(
+    scorers: &'a [Option<Scorer<D>>],
+    episodes: impl Iterator<Item = &'a E>,
+) -> Vec<ReplicaEpisodes<'a, D, E>> {
+    let one = |(scorer, episodes): (&'a Option<_>, _)| ReplicaEpisodes { scorer: scorer.as_ref(), episodes };
+    scorers.iter().zip(episodes).map(one).collect()
+}
+
 /// An agent to train.
-pub(crate) struct Job<'a> {
-    pub task: &'a Task,
-    pub data: &'a Data,
-    /// The number of environment steps.
-    pub steps: u64,
+pub(crate) struct Job {
+    /// Its replica.
+    pub replica: usize,
     pub folder: AgentFolder,
     /// The store of its training episodes.
     pub episodes: PathBuf,
 }
 
-impl Job<'_> {
-    /// Trains the agent from the start or from its checkpoint, and returns it.
-    pub(crate) fn train(&self, session: &Session) -> Result<Population<Cpu<f32>>, Error> {
-        let AgentFolder { algorithm, seed, .. } = self.folder;
-        let of_agent = |source: Error| match source {
-            Error::Stopped => Error::Stopped,
-            source => Error::Training { algorithm, seed, source: Box::new(source) },
-        };
-        self.run(session).map_err(of_agent)
-    }
+/// What is common to agents to train.
+pub(crate) struct Plan<'a, D: Device> {
+    pub task: &'a Task,
+    pub data: &'a Data<D>,
+    /// The number of environment steps of each agent.
+    pub steps: u64,
+}
 
-    fn run(&self, session: &Session) -> Result<Population<Cpu<f32>>, Error> {
-        let AgentFolder { algorithm, seed, round, .. } = self.folder;
+/// Agents that were trained together, in the order of their jobs.
+pub(crate) struct Trained<'a, D: Device> {
+    pub jobs: &'a [Job],
+    pub population: Population<D>,
+    /// Whose training succeeded.
+    pub agents: Vec<usize>,
+}
+
+impl<D: Device> Plan<'_, D> {
+    /// Trains agents of one algorithm in lockstep, each from the start or from its checkpoint. Also returns the outcome of
+    /// each job.
+    fn train<'a>(&self, jobs: &'a [Job], session: &Session) -> Result<(Trained<'a, D>, Vec<Result<(), Error>>), Error> {
+        let [first, ..] = jobs else { return Err(Error::content(Path::new(""), "no agents to train")) };
         let mut settings = self.task.settings().training();
         settings.train.steps = self.steps;
+        let threads = session.threads();
+        let tests = if threads.is_some() { settings.train.test_episodes.min(MOST_TESTS) as usize } else { 1 };
         let setup = Setup {
-            algorithm,
+            algorithm: first.folder.algorithm,
             settings,
             env: self.task.env().clone(),
             spec: self.task.spec().clone(),
             rule: self.task.rule().clone(),
-            models: self.data.model.iter().cloned().collect(),
+            models: self.data.models.clone(),
             stored: self.data.stored.clone(),
+            parallel: Parallel { threads: threads.unwrap_or_default(), tests },
         };
-        let seed_of_round = subseed(seed, "round", round as u64);
-        let hash = setup_hash(&setup, &self.data.hash, seed_of_round)?;
-        let mut population = Population::new(&self.data.device, setup, &[seed_of_round])?;
-        let label = format!("{} seed {seed}", algorithm.name());
-        let bar = session.progress().begin(&label, self.steps);
-        let run = OpenRun::open(&mut population, 0, &self.folder, &self.episodes, self.task.name(), hash, bar)?;
-        let outcome = train(&mut population, vec![run], session)?.remove(0);
-        outcome.map(|()| population)
+        let seeds: Vec<u64> =
+            jobs.iter().map(|job| subseed(job.folder.seed, "round", job.folder.round as u64)).collect();
+        let device = self.data.device.fork().map_err(prudence_agent::Error::from)?;
+        let mut population = Population::new(&device, setup, &seeds)?;
+        let mut runs = Vec::with_capacity(jobs.len());
+        for (agent, (job, seed)) in jobs.iter().zip(seeds).enumerate() {
+            let hash = setup_hash(&population, agent, &self.data.hashes[job.replica], seed)?;
+            let AgentFolder { algorithm, seed, .. } = &job.folder;
+            let bar = session.progress().begin(&format!("{} seed {seed}", algorithm.name()), self.steps);
+            runs.push(OpenRun::open(&mut population, agent, job, self.task.name(), hash, bar)?);
+        }
+        let outcomes = train(&mut population, runs, session)?;
+        let of_job = |(job, outcome): (&Job, Result<(), Error>)| {
+            outcome.map_err(|source| match source {
+                Error::Stopped => Error::Stopped,
+                source => {
+                    let AgentFolder { algorithm, seed, .. } = job.folder;
+                    Error::Training { algorithm, seed, source: Box::new(source) }
+                }
+            })
+        };
+        let outcomes: Vec<_> = jobs.iter().zip(outcomes).map(of_job).collect();
+        let agents = (0..jobs.len()).filter(|agent| outcomes[*agent].is_ok()).collect();
+        Ok((Trained { jobs, population, agents }, outcomes))
     }
 }
 
-/// A hash of everything that an agent depends on, except the code.
-fn setup_hash<D: Device>(setup: &Setup<D>, data: &str, seed: u64) -> Result<String, Error> {
+/// The most test episodes of an agent that are played at the same time.
+const MOST_TESTS: u64 = 32;
+
+/// A hash of everything that an agent depends on, except the code and the device.
+fn setup_hash<D: Device>(population: &Population<D>, agent: usize, data: &str, seed: u64) -> Result<String, Error> {
     let mut hash = blake3::Hasher::new();
-    let Setup { algorithm, settings, env, rule, models, .. } = setup;
+    let Setup { algorithm, settings, env, rule, .. } = population.setup();
     hash.update(format!("{algorithm:?} {settings:?} {} {} {seed} {data}", env.describe(), rule.text()).as_bytes());
-    for model in models {
+    if let Some(model) = population.model(agent) {
         hash.update(&model.to_bytes()?);
     }
     Ok(hash.finalize().to_hex().to_string())
@@ -127,19 +177,39 @@ fn train<D: Device>(
     let mut outcomes: Vec<Result<(), Error>> = runs.iter().map(|_| Ok(())).collect();
     let mut running: Vec<bool> = (0..runs.len()).map(|agent| !population.done(agent)).collect();
     while running.contains(&true) {
-        for Ended { agent, episode } in population.lockstep()? {
-            let stopping = session.stopping();
-            let ended = match episode {
-                Ok(episode) => runs[agent].episode(population, agent, episode, stopping, session),
-                Err(error) => Err(error.into()),
-            };
-            running[agent] = ended.is_ok() && !population.done(agent) && !stopping;
-            if stopping && ended.is_ok() && !population.done(agent) {
+        let ended = population.lockstep()?;
+        if ended.is_empty() {
+            continue;
+        }
+        let stopping = session.stopping();
+        let (mut agents, mut tested) = (Vec::new(), Vec::new());
+        for Ended { agent, episode } in ended {
+            agents.push(agent);
+            match episode {
+                Ok(episode) => {
+                    if runs[agent].add(population, agent, episode) {
+                        tested.push(agent);
+                    }
+                }
+                Err(error) => outcomes[agent] = Err(error.into()),
+            }
+        }
+        if !tested.is_empty() {
+            for (agent, record) in tested.iter().zip(population.record(&tested)?) {
+                let written = record.map_err(Error::from);
+                let written = written.and_then(|record| runs[*agent].record(&record, population, *agent, session));
+                outcomes[*agent] = written;
+            }
+        }
+        for agent in agents {
+            let done = population.done(agent);
+            if outcomes[agent].is_ok() {
+                outcomes[agent] = runs[agent].checkpoint_if_due(population, agent, stopping);
+            }
+            if stopping && !done && outcomes[agent].is_ok() {
                 outcomes[agent] = Err(Error::Stopped);
             }
-            if let Err(error) = ended {
-                outcomes[agent] = Err(error);
-            }
+            running[agent] = outcomes[agent].is_ok() && !done;
             if !running[agent] {
                 population.stop(agent);
             }
@@ -164,8 +234,9 @@ struct OpenRun {
     watch: Stopwatch,
     /// Seconds, environment steps and updates at the last record.
     last: (f64, u64, u64),
-    /// Environment steps at the end of the last episode.
+    /// Environment steps at the end of the last episode, and of the one before.
     step: u64,
+    step_before: u64,
     warned: bool,
     bar: Box<dyn Bar>,
 }
@@ -175,8 +246,7 @@ impl OpenRun {
     fn open<D: Device>(
         population: &mut Population<D>,
         agent: usize,
-        folder: &AgentFolder,
-        episodes: &Path,
+        Job { folder, episodes, .. }: &Job,
         task: &str,
         hash: String,
         bar: Box<dyn Bar>,
@@ -211,6 +281,7 @@ impl OpenRun {
         Ok(Self {
             last: (0.0, counters.step, counters.update),
             step: counters.step,
+            step_before: counters.step,
             folder: folder.clone(),
             store,
             hash,
@@ -223,39 +294,48 @@ impl OpenRun {
         })
     }
 
-    /// Takes a completed episode of the agent, and writes a record and a checkpoint if they are due.
-    fn episode<D: Device>(
+    /// Takes a completed episode of the agent. Returns whether a record is due.
+    fn add<D: Device>(&mut self, population: &Population<D>, agent: usize, episode: Episode) -> bool {
+        self.pending.push(episode);
+        (self.step_before, self.step) = (self.step, population.counters(agent).step);
+        self.bar.set(self.step);
+        self.passed(population.setup().settings.train.record_every) || population.done(agent)
+    }
+
+    /// Whether the last episode took the training past a multiple of so many steps.
+    fn passed(&self, every: u64) -> bool {
+        self.step_before / every != self.step / every
+    }
+
+    fn record<D: Device>(
         &mut self,
-        population: &mut Population<D>,
+        record: &Record,
+        population: &Population<D>,
         agent: usize,
-        episode: Episode,
-        stopping: bool,
         session: &Session,
     ) -> Result<(), Error> {
-        self.pending.push(episode);
-        let settings = population.setup().settings.train.clone();
-        let (before, after) = (self.step, population.counters(agent).step);
-        self.step = after;
-        self.bar.set(after);
-        let (passed, done) = (|every: u64| before / every != after / every, population.done(agent));
-        if passed(settings.record_every) || done {
-            let record = population.record(agent)?;
-            self.write(&record)?;
-            self.bar.message(&format!(
-                "return {:.1}  safe {:.0} %  lambda {:.2}",
-                record.return_mean,
-                100.0 * record.safe_share,
-                record.multiplier
-            ));
-            if population.multiplier_at_limit(agent) && !std::mem::replace(&mut self.warned, true) {
-                let text = "lambda reached multiplier.max: the constraint demands more than the agent achieves";
-                self.warn(session, text);
-            }
-        }
-        if passed(settings.checkpoint_every) || done || stopping {
-            self.checkpoint(population, agent)?;
+        self.write(record)?;
+        self.bar.message(&format!(
+            "return {:.1}  safe {:.0} %  lambda {:.2}",
+            record.return_mean,
+            100.0 * record.safe_share,
+            record.multiplier
+        ));
+        if population.multiplier_at_limit(agent) && !std::mem::replace(&mut self.warned, true) {
+            let text = "lambda reached multiplier.max: the constraint demands more than the agent achieves";
+            self.warn(session, text);
         }
         Ok(())
+    }
+
+    fn checkpoint_if_due<D: Device>(
+        &mut self,
+        population: &Population<D>,
+        agent: usize,
+        stopping: bool,
+    ) -> Result<(), Error> {
+        let due = self.passed(population.setup().settings.train.checkpoint_every) || population.done(agent);
+        if due || stopping { self.checkpoint(population, agent) } else { Ok(()) }
     }
 
     fn warn(&self, session: &Session, text: &str) {
@@ -340,30 +420,54 @@ fn schema<D: Device>(population: &Population<D>, task: &str) -> Schema {
     }
 }
 
-/// Trains agents, as many at a time as the session has threads, and calls `then` with each trained one.
-pub(crate) fn train_all<R: Send>(
-    jobs: &[Job<'_>],
+/// Trains agents and calls `then` with those that were trained together; returns its results and the errors by job. On
+/// the CPU each agent trains by itself, as many at a time as the session has threads. On a graphics card the agents of
+/// an algorithm train in lockstep, and the algorithms side by side.
+pub(crate) fn train_all<D: Device, R: Send>(
+    plan: &Plan<'_, D>,
+    jobs: &[Job],
     session: &Session,
-    then: impl Fn(&Job<'_>, Population<Cpu<f32>>) -> Result<R, Error> + Sync,
-) -> Result<Vec<R>, Error> {
-    use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
-    let one = |job: &Job<'_>| then(job, job.train(session)?);
-    session.pool().install(|| jobs.par_iter().map(one).collect())
+    then: impl Fn(&mut Trained<'_, D>) -> Result<Vec<Result<R, Error>>, Error> + Sync,
+) -> Result<Vec<Result<R, Error>>, Error> {
+    use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
+    let together = |jobs: &[Job]| -> Result<Vec<Result<R, Error>>, Error> {
+        let (mut trained, outcomes) = plan.train(jobs, session)?;
+        let mut results = if trained.agents.is_empty() { Vec::new() } else { then(&mut trained)? }.into_iter();
+        let missing = || Err(Error::Stopped);
+        Ok(outcomes.into_iter().map(|outcome| outcome.and_then(|()| results.next().unwrap_or_else(missing))).collect())
+    };
+    let results: Vec<Result<Vec<Result<R, Error>>, Error>> = if session.card().is_none() {
+        let groups: Vec<&[Job]> = jobs.chunks(1).collect();
+        session.pool().install(|| groups.into_par_iter().map(together).collect())
+    } else {
+        let groups = jobs.chunk_by(|one, next| one.folder.algorithm == next.folder.algorithm);
+        std::thread::scope(|scope| {
+            let together = &together;
+            let threads: Vec<_> = groups.map(|jobs| scope.spawn(move || together(jobs))).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        })
+    };
+    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(results.into_iter().flatten().collect())
 }
 
-/// The jobs of a task, ordered by algorithm and then by seed.
-pub(crate) fn jobs<'a>(
-    task: &'a Task,
-    data: &'a Data,
+/// The jobs of replicas, ordered by algorithm, replica and seed. `place` gives an agent's folder and its store.
+pub(crate) fn jobs(
+    replicas: &[&Task],
     algorithms: &[Algorithm],
-    steps: u64,
-    place: impl Fn(Algorithm, u64) -> (AgentFolder, PathBuf),
-) -> Vec<Job<'a>> {
-    let agents = algorithms.iter().flat_map(|algorithm| task.settings().seeds().map(move |seed| (*algorithm, seed)));
-    agents
-        .map(|(algorithm, seed)| {
-            let (folder, episodes) = place(algorithm, seed);
-            Job { task, data, steps, folder, episodes }
-        })
-        .collect()
+    place: impl Fn(usize, Algorithm, u64) -> (AgentFolder, PathBuf),
+) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for algorithm in algorithms {
+        for (replica, task) in replicas.iter().enumerate() {
+            for seed in task.settings().seeds() {
+                let (folder, episodes) = place(replica, *algorithm, seed);
+                jobs.push(Job { replica, folder, episodes });
+            }
+        }
+    }
+    jobs
 }

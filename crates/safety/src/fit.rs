@@ -12,28 +12,33 @@ use prudence_data::{Episodes, Segment, Steps};
 use prudence_nn::work::{AdamStep, Parameters, TrajectoryLoss};
 use prudence_nn::{AdamSettings, Device, DeviceError};
 use rand::RngExt as _;
+use rayon::iter::{IndexedParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _};
+use rayon::slice::ParallelSliceMut as _;
 
 use crate::model::Networks;
-use crate::sequences::{Sequences, Span, Weights};
+use crate::sequences::{OnDevice, Sequences, Source, Span, Weights};
 use crate::{Error, FitSettings, ModelShape, SafetyModel, Scorer};
 
-/// An ensemble in training. Every member has its own batches, its own optimiser and its own gradient clipping.
+/// Models in training: the members of one or more replicas' ensembles. Every member has its own batches, its own
+/// optimiser and its own gradient clipping.
 pub struct Fitter<D: Device> {
     device: D,
     settings: FitSettings,
     shape: ModelShape,
     networks: Networks,
+    /// G: the members of all replicas.
     members: usize,
     /// The parameters of each member: encoder, GRU, decoder.
     pub parameters: Parameters<D>,
-    model: SafetyModel,
-    /// `[M, s + a]`: the means of `(s, a)`, which normalise the inputs.
+    /// The models as they were at the start, one per replica.
+    models: Vec<SafetyModel>,
+    /// `[G, s + a]`: the means of `(s, a)`, which normalise the inputs.
     pub centre: D::Buf,
-    /// `[M, s + a]`: the inverse standard deviations.
+    /// `[G, s + a]`: the inverse standard deviations.
     pub scale: D::Buf,
     parts: Vec<Part<D>>,
     steps: u64,
-    /// `[M]` each
+    /// `[G]` each
     rate: D::Buf,
     correction: D::Buf,
     shrink: D::Buf,
@@ -44,12 +49,12 @@ pub struct Fitter<D: Device> {
 /// A part of each member's batch.
 struct Part<D: Device> {
     sequences: Sequences<D>,
-    /// `[M, parameters]`
+    /// `[G, parameters]`
     gradients: D::Buf,
-    /// `[M, T, N]`
+    /// `[G, T, N]`
     labels: D::Buf,
     host_labels: Vec<f32>,
-    /// `[M]` each
+    /// `[G]` each
     scale: D::Buf,
     loss: D::Buf,
     outcome: Result<(), Error>,
@@ -61,7 +66,7 @@ struct Step<'a, D: Device, E: ?Sized> {
     shape: &'a ModelShape,
     networks: &'a Networks,
     weights: Weights<'a, D>,
-    episodes: &'a E,
+    source: &'a Source<'a, D, E>,
     prefix_every: usize,
     /// For each member, one over the number of labelled prefixes in its batch.
     scale: &'a [f64],
@@ -82,7 +87,7 @@ impl<D: Device> Part<D> {
         let span = |s: &&Segment| Span { episode: s.episode, steps: s.start..s.end };
         let spans: Vec<Vec<Span>> = segments.iter().map(|member| member.iter().map(span).collect()).collect();
         self.sequences.set_steps(d, step.shape, step.networks, steps)?;
-        self.sequences.forward(d, step.networks, &step.weights, step.episodes, &spans)?;
+        self.sequences.forward(d, step.networks, &step.weights, step.source, &spans)?;
         self.label(step, segments, steps)?;
         let loss = TrajectoryLoss { labels: &self.labels, scale: &self.scale, steps, rows };
         d.trajectory_loss(loss, &mut self.sequences.decoder, &mut self.loss);
@@ -103,15 +108,15 @@ impl<D: Device> Part<D> {
         }
         self.host_labels.clear();
         self.host_labels.resize(segments.len() * all, 0.0);
-        for (member, segments) in segments.iter().enumerate() {
+        let (every, rows) = (step.prefix_every, step.rows);
+        self.host_labels.par_chunks_exact_mut(all).zip(segments).for_each(|(labels, segments)| {
             for (n, segment) in segments.iter().enumerate() {
                 for length in 1..=segment.end - segment.start {
-                    let label = prefix_label(segment, length, step.prefix_every);
-                    let number = label.map_or(0.0, |safe| if safe { 1.0 } else { -1.0 });
-                    self.host_labels[member * all + (length - 1) * step.rows + n] = number;
+                    let label = prefix_label(segment, length, every);
+                    labels[(length - 1) * rows + n] = label.map_or(0.0, |safe| if safe { 1.0 } else { -1.0 });
                 }
             }
-        }
+        });
         d.write(&mut self.labels, 0, &self.host_labels);
         d.steer(&mut self.scale, 0, step.scale);
         Ok(())
@@ -135,21 +140,24 @@ fn labelled_prefixes(segment: &Segment, prefix_every: usize) -> usize {
 }
 
 impl<D: Device> Fitter<D> {
-    /// Starts from the parameters of `model`.
-    pub fn new(device: &D, model: SafetyModel, settings: &FitSettings) -> Result<Self, Error> {
-        let (shape, members) = (model.shape.clone(), model.members);
+    /// Starts from the parameters of models of the same shape, one per replica.
+    pub fn new(device: &D, models: Vec<SafetyModel>, settings: &FitSettings) -> Result<Self, Error> {
+        let Some(first) = models.first() else { return Err(Error::Data("no safety model to fit".to_owned())) };
+        let (shape, members) = (first.shape.clone(), models.iter().map(|model| model.members).sum());
         let networks = shape.networks(members);
         let rows = settings.batch.div_ceil(D::PARTS);
-        let put = |numbers: &[f32]| -> Result<D::Buf, Error> {
+        let put = |part: fn(&SafetyModel) -> &Vec<f32>| -> Result<D::Buf, Error> {
             // Members read different batches, so each needs its own copy of these numbers.
-            let mut buffer = device.buffer(members * numbers.len())?;
-            (0..members).for_each(|m| device.write(&mut buffer, m * numbers.len(), numbers));
+            let all: Vec<f32> = models.iter().flat_map(|model| part(model).repeat(model.members)).collect();
+            let mut buffer = device.buffer(all.len())?;
+            device.write(&mut buffer, 0, &all);
             Ok(buffer)
         };
+        let parameters: Vec<f32> = models.iter().flat_map(|model| &model.parameters).copied().collect();
         let part = || -> Result<Part<D>, Error> {
             Ok(Part {
                 sequences: Sequences::new(device, &shape, &networks, 1, rows, 1)?,
-                gradients: device.buffer(model.parameters.len())?,
+                gradients: device.buffer(parameters.len())?,
                 labels: device.buffer(0)?,
                 host_labels: Vec::new(),
                 scale: device.buffer(members)?,
@@ -160,9 +168,9 @@ impl<D: Device> Fitter<D> {
         let mut active = device.buffer(members)?;
         device.fill(&mut active, 0, members, 1.0);
         Ok(Self {
-            parameters: Parameters::new(device, members, &model.parameters)?,
-            centre: put(&model.centre)?,
-            scale: put(&model.scale)?,
+            parameters: Parameters::new(device, members, &parameters)?,
+            centre: put(|model| &model.centre)?,
+            scale: put(|model| &model.scale)?,
             parts: (0..D::PARTS).map(|_| part()).collect::<Result<_, _>>()?,
             steps: 0,
             rate: device.buffer(members)?,
@@ -175,22 +183,31 @@ impl<D: Device> Fitter<D> {
             shape,
             networks,
             members,
-            model,
+            models,
         })
     }
 
-    /// Computes the loss of each member's segments, and its gradient in [`Fitter::parameters`].
-    pub fn gradients<E: Episodes + ?Sized>(&mut self, episodes: &E, batches: &[Vec<&Segment>]) -> Result<(), Error> {
+    /// Computes the loss of each member's segments, and its gradient in [`Fitter::parameters`]. `episodes` has one entry
+    /// per replica.
+    pub fn gradients<E: Episodes + ?Sized>(&mut self, episodes: &[&E], batches: &[Vec<&Segment>]) -> Result<(), Error> {
+        self.gradients_from(&Source::Host(episodes), batches)
+    }
+
+    fn gradients_from<E: Episodes + ?Sized>(
+        &mut self,
+        source: &Source<'_, D, E>,
+        batches: &[Vec<&Segment>],
+    ) -> Result<(), Error> {
         let (every, rows) = (self.settings.prefix_every, self.settings.batch.div_ceil(D::PARTS));
         assert!(batches.iter().all(|batch| batch.len() <= self.settings.batch), "more segments than the batch size");
         let terms = |batch: &Vec<&Segment>| batch.iter().map(|s| labelled_prefixes(s, every)).sum::<usize>();
-        let scale: Vec<f64> = batches.iter().map(|batch| 1.0 / terms(batch).max(1) as f64).collect();
+        let scale: Vec<f64> = batches.par_iter().map(|batch| 1.0 / terms(batch).max(1) as f64).collect();
         let step = Step {
             device: &self.device,
             shape: &self.shape,
             networks: &self.networks,
             weights: Weights { parameters: &self.parameters.values, centre: &self.centre, scale: &self.scale },
-            episodes,
+            source,
             prefix_every: every,
             scale: &scale,
             rows,
@@ -227,11 +244,20 @@ impl<D: Device> Fitter<D> {
     /// Takes one step of AdamW for each member, on its own segments.
     pub fn step<E: Episodes + ?Sized>(
         &mut self,
-        episodes: &E,
+        episodes: &[&E],
         batches: &[Vec<&Segment>],
         rate: f64,
     ) -> Result<(), Error> {
-        self.gradients(episodes, batches)?;
+        self.step_from(&Source::Host(episodes), batches, rate)
+    }
+
+    fn step_from<E: Episodes + ?Sized>(
+        &mut self,
+        source: &Source<'_, D, E>,
+        batches: &[Vec<&Segment>],
+        rate: f64,
+    ) -> Result<(), Error> {
+        self.gradients_from(source, batches)?;
         self.steps += 1;
         let (d, adam) = (&self.device, AdamSettings::default());
         let (step_size, correction) = adam.correction(rate, self.steps);
@@ -255,20 +281,24 @@ impl<D: Device> Fitter<D> {
         Ok(())
     }
 
-    /// The model with the current parameters.
-    pub fn model(&self) -> Result<SafetyModel, Error> {
-        let mut model = self.model.clone();
-        self.device.read(&self.parameters.values, 0, &mut model.parameters)?;
+    /// A replica's model with the current parameters.
+    pub fn model(&self, replica: usize) -> Result<SafetyModel, Error> {
+        let mut model = self.models[replica].clone();
+        self.device.read(&self.parameters.values, replica * model.parameters.len(), &mut model.parameters)?;
         Ok(model)
     }
 
     /// A scorer with the current parameters, in the device's precision.
     pub fn scorer(&self, floor: f64) -> Result<Scorer<D>, Error> {
         let (d, shape) = (&self.device, &self.shape);
-        let mut scorer = Scorer::new(d, &[Arc::new(self.model()?)], floor)?;
+        let models = (0..self.models.len()).map(|replica| Ok(Arc::new(self.model(replica)?)));
+        let mut scorer = Scorer::new(d, &models.collect::<Result<Vec<_>, Error>>()?, floor)?;
         d.copy(&self.parameters.values, 0, &mut scorer.parameters, 0, self.members * shape.parameters());
-        d.copy(&self.centre, 0, &mut scorer.centre, 0, shape.inputs());
-        d.copy(&self.scale, 0, &mut scorer.scale, 0, shape.inputs());
+        let (inputs, each) = (shape.inputs(), self.members / self.models.len());
+        for replica in 0..self.models.len() {
+            d.copy(&self.centre, replica * each * inputs, &mut scorer.centre, replica * inputs, inputs);
+            d.copy(&self.scale, replica * each * inputs, &mut scorer.scale, replica * inputs, inputs);
+        }
         Ok(scorer)
     }
 }
@@ -331,20 +361,33 @@ pub fn initial_model<E: Episodes + ?Sized>(
 /// The number of steps between two checks of the loss.
 const CHECK_EVERY: usize = 20;
 
-/// A fit in progress. Which segments a step uses depends only on the seed and on the number of the step, so a fit that
-/// continues from a [`FitState`] gives the same bits as an uninterrupted one.
+/// What the models of a replica are fitted to.
+pub struct FitData<'a, E: ?Sized> {
+    /// The episodes.
+    pub episodes: &'a E,
+    /// The segments of these episodes to train on.
+    pub training: &'a [Segment],
+    /// The seed of the initial parameters and of the batches.
+    pub seed: u64,
+}
+
+/// A fit in progress, of one or more replicas. Which segments a step uses depends only on the replica's seed and on the
+/// number of the step, so a fit that continues from a [`FitState`] gives the same bits as an uninterrupted one.
 pub struct Fit<'a, D: Device, E: ?Sized> {
     fitter: Fitter<D>,
-    episodes: &'a E,
-    training: &'a [Segment],
-    seed: u64,
+    data: Vec<FitData<'a, E>>,
+    /// Where the device holds the episodes.
+    on_device: Option<OnDevice<D>>,
     step: usize,
-    loss: f32,
-    /// Indices of segments, `[M, batch]`
+    /// `[G]`: the members' losses when they were last checked.
+    losses: Vec<f32>,
+    /// For each replica, the step at which its loss was found not to be finite, and the loss.
+    diverged: Vec<Option<(usize, f32)>>,
+    /// Indices of segments, `[batch]`
     drawn: Vec<u32>,
 }
 
-/// The part of a fit that changes from step to step.
+/// The part of a replica's fit that changes from step to step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FitState {
     /// The number of completed steps.
@@ -355,38 +398,47 @@ pub struct FitState {
     pub moments: [Vec<f32>; 2],
 }
 
-impl<'a, D: Device, E: Episodes + ?Sized> Fit<'a, D, E> {
-    /// Starts a fit to the training segments.
-    pub fn new(
-        device: &D,
-        episodes: &'a E,
-        training: &'a [Segment],
-        horizon: usize,
-        settings: &FitSettings,
-        seed: u64,
-    ) -> Result<Self, Error> {
-        let Some(first) = training.first() else {
+impl<E: Episodes + ?Sized> FitData<'_, E> {
+    /// Refuses data without labels of both kinds.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.training.is_empty() {
             return Err(Error::Data("no labelled episode to train on".into()));
-        };
+        }
         for (verdict, name) in [(true, "safe"), (false, "unsafe")] {
-            if !training.iter().any(|s| s.safe == verdict) {
+            if !self.training.iter().any(|s| s.safe == verdict) {
                 return Err(Error::Data(format!("no {name} episode to train on: labels of both kinds are needed")));
             }
         }
-        let first = episodes.episode(first.episode)?;
+        Ok(())
+    }
+
+    /// The model at the start of the fit.
+    fn initial(&self, horizon: usize, settings: &FitSettings) -> Result<SafetyModel, Error> {
+        self.check()?;
+        let first = self.episodes.episode(self.training[0].episode)?;
         let widths = [first.observation_width, first.action_width];
-        let mut used: Vec<usize> = training.iter().map(|s| s.episode).collect();
+        let mut used: Vec<usize> = self.training.iter().map(|s| s.episode).collect();
         used.sort_unstable();
         used.dedup();
-        let model = initial_model(episodes, &used, widths, horizon, settings, seed)?;
+        initial_model(self.episodes, &used, widths, horizon, settings, self.seed)
+    }
+}
+
+impl<'a, D: Device, E: Episodes + ?Sized> Fit<'a, D, E> {
+    /// Starts a fit to the training segments of each replica.
+    pub fn new(device: &D, data: Vec<FitData<'a, E>>, horizon: usize, settings: &FitSettings) -> Result<Self, Error> {
+        let models = data.iter().map(|data| data.initial(horizon, settings)).collect::<Result<Vec<_>, _>>()?;
+        let fitter = Fitter::new(device, models, settings)?;
+        let episodes: Vec<&E> = data.iter().map(|data| data.episodes).collect();
+        let on_device = D::HOLDS_EPISODES.then(|| OnDevice::new(device, &fitter.shape, &episodes)).transpose()?;
         Ok(Self {
-            fitter: Fitter::new(device, model, settings)?,
-            episodes,
-            training,
-            seed,
+            on_device,
             step: 0,
-            loss: f32::NAN,
+            losses: vec![f32::NAN; fitter.members],
+            diverged: vec![None; data.len()],
             drawn: vec![0; settings.batch],
+            fitter,
+            data,
         })
     }
 
@@ -402,61 +454,89 @@ impl<'a, D: Device, E: Episodes + ?Sized> Fit<'a, D, E> {
 
     /// The members' mean loss when it was last checked.
     pub fn loss(&self) -> f32 {
-        self.loss
+        self.losses.iter().sum::<f32>() / self.losses.len() as f32
     }
 
-    /// One step of gradient descent.
+    /// One step of gradient descent. It is an error if the fits of all replicas have diverged.
     pub fn step(&mut self) -> Result<(), Error> {
         let FitSettings { ensemble, batch, steps, learning_rate, .. } = self.fitter.settings;
-        let mut batches = Vec::with_capacity(ensemble);
-        for member in 0..ensemble as u64 {
-            let stream = StreamId::new(self.seed, "safety-batches", member);
-            stream.below(self.step as u64 * blocks(batch), self.training.len() as u32, &mut self.drawn);
-            batches.push(self.drawn.iter().map(|index| &self.training[*index as usize]).collect());
+        let mut batches = Vec::with_capacity(self.fitter.members);
+        for FitData { training, seed, .. } in &self.data {
+            for member in 0..ensemble as u64 {
+                let stream = StreamId::new(*seed, "safety-batches", member);
+                stream.below(self.step as u64 * blocks(batch), training.len() as u32, &mut self.drawn);
+                batches.push(self.drawn.iter().map(|index| &training[*index as usize]).collect());
+            }
         }
         let progress = self.step as f64 / steps as f64;
         let rate = learning_rate * 0.5 * (1.0 + (std::f64::consts::PI * progress).cos());
-        self.fitter.step(self.episodes, &batches, rate)?;
+        let episodes: Vec<&E> = self.data.iter().map(|data| data.episodes).collect();
+        let source = match &self.on_device {
+            Some(episodes) => Source::Device(episodes),
+            None => Source::Host(&episodes),
+        };
+        self.fitter.step_from(&source, &batches, rate)?;
         self.step += 1;
         if self.step.is_multiple_of(CHECK_EVERY) || self.done() {
-            let losses = self.fitter.losses()?;
-            if let Some(loss) = losses.iter().find(|loss| !loss.is_finite()) {
-                return Err(Error::Diverged { step: self.step, loss: *loss });
-            }
-            self.loss = losses.iter().sum::<f32>() / losses.len() as f32;
+            self.check()?;
         }
         Ok(())
     }
 
-    /// The state to continue from.
-    pub fn state(&self) -> Result<FitState, Error> {
+    fn check(&mut self) -> Result<(), Error> {
+        self.losses = self.fitter.losses()?;
+        let ensemble = self.fitter.settings.ensemble;
+        for (losses, diverged) in self.losses.chunks_exact(ensemble).zip(&mut self.diverged) {
+            let bad = losses.iter().find(|loss| !loss.is_finite());
+            *diverged = diverged.or(bad.map(|loss| (self.step, *loss)));
+        }
+        if self.diverged.iter().all(Option::is_some) {
+            self.diverged(0)?;
+        }
+        Ok(())
+    }
+
+    fn diverged(&self, replica: usize) -> Result<(), Error> {
+        self.diverged[replica].map_or(Ok(()), |(step, loss)| Err(Error::Diverged { step, loss }))
+    }
+
+    /// A replica's state to continue from.
+    pub fn state(&self, replica: usize) -> Result<FitState, Error> {
         let Parameters { values, moments: [first, second], .. } = &self.fitter.parameters;
+        let each = self.fitter.models[replica].parameters.len();
         let read = |from: &D::Buf| -> Result<Vec<f32>, Error> {
-            let mut numbers = vec![0.0; self.fitter.model.parameters.len()];
-            self.fitter.device.read(from, 0, &mut numbers)?;
+            let mut numbers = vec![0.0; each];
+            self.fitter.device.read(from, replica * each, &mut numbers)?;
             Ok(numbers)
         };
         Ok(FitState { step: self.step, parameters: read(values)?, moments: [read(first)?, read(second)?] })
     }
 
-    /// Continues from a state of the same fit.
-    pub fn restore(&mut self, state: &FitState) -> Result<(), Error> {
-        let FitState { step, parameters, moments: [first, second] } = state;
-        let expected = self.fitter.model.parameters.len();
-        if *step > self.fitter.settings.steps || [parameters, first, second].iter().any(|x| x.len() != expected) {
+    /// Continues from states of the same fit, one per replica, which must be of the same step.
+    pub fn restore(&mut self, states: &[FitState]) -> Result<(), Error> {
+        let each = self.fitter.models[0].parameters.len();
+        let Some(FitState { step, .. }) = states.first() else { return Ok(()) };
+        let fits = |state: &FitState| {
+            let FitState { parameters, moments: [first, second], .. } = state;
+            state.step == *step && [parameters, first, second].iter().all(|x| x.len() == each)
+        };
+        if *step > self.fitter.settings.steps || states.len() != self.data.len() || !states.iter().all(fits) {
             return Err(Error::Data("the saved state of the fit has other sizes than its settings".into()));
         }
         let Fitter { device, parameters: own, steps, .. } = &mut self.fitter;
-        device.write(&mut own.values, 0, parameters);
-        device.write(&mut own.moments[0], 0, first);
-        device.write(&mut own.moments[1], 0, second);
+        for (replica, FitState { parameters, moments: [first, second], .. }) in states.iter().enumerate() {
+            device.write(&mut own.values, replica * each, parameters);
+            device.write(&mut own.moments[0], replica * each, first);
+            device.write(&mut own.moments[1], replica * each, second);
+        }
         (self.step, *steps) = (*step, *step as u64);
         Ok(())
     }
 
-    /// The fitted model.
-    pub fn model(&self) -> Result<SafetyModel, Error> {
-        let model = self.fitter.model()?;
+    /// A replica's fitted model.
+    pub fn model(&self, replica: usize) -> Result<SafetyModel, Error> {
+        self.diverged(replica)?;
+        let model = self.fitter.model(replica)?;
         if model.parameters.iter().all(|w| w.is_finite()) {
             Ok(model)
         } else {

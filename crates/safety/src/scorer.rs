@@ -10,7 +10,7 @@ use prudence_nn::Device;
 use prudence_nn::work::{Columns, GruPass, Input, MemoryRows, Normalise, Pass, Recalled, floored};
 
 use crate::model::Networks;
-use crate::sequences::{Sequences, Span, Weights};
+use crate::sequences::{Sequences, Source, Span, Weights};
 use crate::{Error, ModelShape, SafetyModel};
 
 /// Models `[R, M]` on a device: R replicas of M members. Rows are divided evenly among the replicas, in order.
@@ -250,7 +250,7 @@ impl<D: Device> Scorer<D> {
             let spans = [chunk.iter().enumerate().map(span).collect()];
             let steps = chunk.iter().map(|episode| episode.len()).max().unwrap_or(0);
             sequences.set_steps(d, &self.shape, &self.networks, steps)?;
-            sequences.forward(d, &self.networks, &self.weights(), chunk, &spans)?;
+            sequences.forward(d, &self.networks, &self.weights(), &Source::Host(&[chunk]), &spans)?;
             let mut log_prob = vec![0.0; steps * ROWS];
             let mut on_device = d.buffer(steps * ROWS)?;
             d.log_prob(&sequences.decoder, self.members, &mut on_device);

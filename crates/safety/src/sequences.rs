@@ -25,6 +25,45 @@ pub(crate) struct Weights<'a, D: Device> {
     pub scale: &'a D::Buf,
 }
 
+/// Where the steps of spans are read: `E` on the host has one entry per replica. Groups are divided among the replicas in
+/// order.
+pub(crate) enum Source<'a, D: Device, E: ?Sized> {
+    Host(&'a [&'a E]),
+    Device(&'a OnDevice<D>),
+}
+
+/// The episodes of all replicas on a device, one row per step.
+pub(crate) struct OnDevice<D: Device> {
+    observation: D::Buf,
+    action: D::Buf,
+    /// The first row of each episode, per replica.
+    first_rows: Vec<Vec<u32>>,
+}
+
+impl<D: Device> OnDevice<D> {
+    pub(crate) fn new<E: Episodes + ?Sized>(device: &D, shape: &ModelShape, replicas: &[&E]) -> Result<Self, Error> {
+        let steps = |episodes: &&E| (0..episodes.count()).map(|e| episodes.steps(e)).sum::<usize>();
+        let rows: usize = replicas.iter().map(steps).sum();
+        let mut observation = device.buffer(rows * shape.observation)?;
+        let mut action = device.buffer(rows * shape.action)?;
+        let (mut read, mut row) = (Steps::default(), 0);
+        let mut first_rows = Vec::with_capacity(replicas.len());
+        for episodes in replicas {
+            let mut of_replica = Vec::with_capacity(episodes.count());
+            for episode in 0..episodes.count() {
+                let steps = episodes.steps(episode);
+                episodes.read_steps(episode, 0..steps, &mut read)?;
+                device.write(&mut observation, row * shape.observation, &read.observations);
+                device.write(&mut action, row * shape.action, &read.actions);
+                of_replica.push(row as u32);
+                row += steps;
+            }
+            first_rows.push(of_replica);
+        }
+        Ok(Self { observation, action, first_rows })
+    }
+}
+
 /// The buffers of a pass over N spans per group. `share` consecutive members read the same spans.
 pub(crate) struct Sequences<D: Device> {
     groups: usize,
@@ -40,6 +79,9 @@ pub(crate) struct Sequences<D: Device> {
     host: [Vec<f32>; 2],
     /// The span that is being read.
     read: Steps,
+    /// `[G / share, N, 2]`: the first row and the number of steps of each span
+    host_places: Vec<u32>,
+    places: D::Rows,
     observation: D::Buf,
     action: D::Buf,
     /// `[G / share, T, N, s + a]`, normalised
@@ -75,6 +117,8 @@ impl<D: Device> Sequences<D> {
             hidden_width: shape.gru.hidden,
             host: [vec![0.0; distinct * shape.observation], vec![0.0; distinct * shape.action]],
             read: Steps::default(),
+            host_places: vec![0; groups / share * rows * 2],
+            places: device.rows(groups / share * rows * 2)?,
             observation: device.buffer(distinct * shape.observation)?,
             action: device.buffer(distinct * shape.action)?,
             input: device.buffer(distinct * shape.inputs())?,
@@ -105,18 +149,45 @@ impl<D: Device> Sequences<D> {
 
     /// Runs the bank over these spans, at most N per distinct group, and leaves the logits `[G, T, N]` in the decoder's
     /// pass. Values after the end of a span are meaningless.
-    pub(crate) fn forward(
+    pub(crate) fn forward<E: Episodes + ?Sized>(
         &mut self,
         device: &D,
         nets: &Networks,
         weights: &Weights<'_, D>,
-        episodes: &(impl Episodes + ?Sized),
+        source: &Source<'_, D, E>,
         spans: &[Vec<Span>],
     ) -> Result<(), Error> {
+        match source {
+            Source::Host(episodes) => self.read(device, episodes, spans)?,
+            Source::Device(episodes) => self.gather(device, episodes, spans),
+        }
+        self.run(device, nets, weights);
+        Ok(())
+    }
+
+    /// Copies the steps of the spans on the device.
+    fn gather(&mut self, device: &D, episodes: &OnDevice<D>, spans: &[Vec<Span>]) {
+        self.host_places.fill(0); // no steps
+        for (group, of_group) in spans.iter().enumerate() {
+            let first_rows = &episodes.first_rows[group * episodes.first_rows.len() / spans.len()];
+            for (n, Span { episode, steps }) in of_group.iter().enumerate() {
+                let place = [first_rows[*episode] + steps.start as u32, steps.len() as u32];
+                self.host_places[2 * (group * self.rows + n)..][..2].copy_from_slice(&place);
+            }
+        }
+        device.write_rows(&mut self.places, 0, &self.host_places);
+        let (steps, rows) = (self.steps, self.rows);
+        device.spans(&episodes.observation, self.observation_width, &self.places, [steps, rows], &mut self.observation);
+        device.spans(&episodes.action, self.action_width, &self.places, [steps, rows], &mut self.action);
+    }
+
+    /// Reads the steps of the spans and copies them to the device.
+    fn read<E: Episodes + ?Sized>(&mut self, device: &D, episodes: &[&E], spans: &[Vec<Span>]) -> Result<(), Error> {
         let (steps, rows, s, a) = (self.steps, self.rows, self.observation_width, self.action_width);
         let all = steps * rows;
-        for (group, spans) in spans.iter().enumerate() {
-            for (n, Span { episode, steps }) in spans.iter().enumerate() {
+        for (group, of_group) in spans.iter().enumerate() {
+            let episodes = episodes[group * episodes.len() / spans.len()];
+            for (n, Span { episode, steps }) in of_group.iter().enumerate() {
                 episodes.read_steps(*episode, steps.clone(), &mut self.read)?;
                 let observations = self.read.observations.chunks_exact(s);
                 for (t, (observation, action)) in observations.zip(self.read.actions.chunks_exact(a)).enumerate() {
@@ -129,6 +200,13 @@ impl<D: Device> Sequences<D> {
         let distinct = self.groups / self.share;
         device.write(&mut self.observation, 0, &self.host[0][..distinct * all * s]);
         device.write(&mut self.action, 0, &self.host[1][..distinct * all * a]);
+        Ok(())
+    }
+
+    /// Runs the bank over the steps on the device.
+    fn run(&mut self, device: &D, nets: &Networks, weights: &Weights<'_, D>) {
+        let (rows, s, a) = (self.rows, self.observation_width, self.action_width);
+        let (all, distinct) = (self.steps * rows, self.groups / self.share);
         let n = Normalise {
             observation: &self.observation,
             action: &self.action,
@@ -151,7 +229,6 @@ impl<D: Device> Sequences<D> {
         device.gru_forward(&nets.gru, weights.parameters, features, &mut self.gru);
         let input = decoder_input(&self.input, &self.gru, all, self.inputs, self.hidden_width, self.share, rows);
         device.forward(&nets.decoder, weights.parameters, input, &mut self.decoder);
-        Ok(())
     }
 
     /// Turns the gradient of the logits in the decoder's pass into those of all parameters, which are overwritten.

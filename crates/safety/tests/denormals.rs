@@ -35,13 +35,13 @@ fn a_long_fit_on_saturated_data_leaves_no_denormal_in_gradients_or_moments() {
     // With initial weights, and with weights so large that almost no gradient flows back through the gates.
     for (encoder, size) in [(vec![], 1.0), (vec![8, 4], 1.0), (vec![], 10.0), (vec![8, 4], 10.0)] {
         let settings = FitSettings { encoder, hidden: 6, decoder: vec![12, 8], batch: 8, ..FitSettings::default() };
-        let mut fitter = Fitter::new(&CPU, untrained(&episodes, LENGTH, &settings, 2), &settings).unwrap();
+        let mut fitter = Fitter::new(&CPU, vec![untrained(&episodes, LENGTH, &settings, 2)], &settings).unwrap();
         fitter.parameters.values.iter_mut().for_each(|w| *w *= size);
         let mut draws = stream(5, "batches", 0);
         let mut faded = 0;
         for step in 0..3000 {
             let batch = (0..8).map(|_| &segments[draws.random_range(0..segments.len())]).collect();
-            fitter.step(&episodes[..], &[batch], 1e-2).unwrap();
+            fitter.step(&[&episodes[..]], &[batch], 1e-2).unwrap();
             let [first, second] = &fitter.parameters.moments;
             for (what, numbers) in [("gradient", &fitter.parameters.gradients), ("moment", first), ("square", second)] {
                 let denormal = numbers.iter().find(|x| x.is_subnormal());

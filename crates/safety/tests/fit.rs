@@ -6,7 +6,7 @@ use common::*;
 use prudence_data::{Episode, Segment};
 use prudence_safety::fit::Fitter;
 use prudence_safety::quality::{Quality, predictions};
-use prudence_safety::{Error, Fit, FitSettings, SafetyModel};
+use prudence_safety::{Error, Fit, FitData, FitSettings, SafetyModel};
 
 fn learn(with_step: bool, steps: usize, seed: u64) -> (SafetyModel, Quality, Vec<Episode>) {
     let (episodes, segments) = at_most_one(1500, 0, with_step);
@@ -100,11 +100,11 @@ fn each_member_takes_the_steps_that_it_takes_alone() {
     let settings = FitSettings { ensemble: 3, batch: 6, clip: 0.5, ..settings() };
     let alone = FitSettings { ensemble: 1, ..settings.clone() };
     let fresh = |settings: &FitSettings| untrained(&episodes, STEPS, settings, 5);
-    let mut together = Fitter::new(&CPU, fresh(&settings), &settings).unwrap();
+    let mut together = Fitter::new(&CPU, vec![fresh(&settings)], &settings).unwrap();
     let each = together.parameters.each;
     let mut apart: Vec<_> = (0..3)
         .map(|member| {
-            let mut fitter = Fitter::new(&CPU, fresh(&alone), &alone).unwrap();
+            let mut fitter = Fitter::new(&CPU, vec![fresh(&alone)], &alone).unwrap();
             fitter.parameters.values.copy_from_slice(&together.parameters.values[member * each..][..each]);
             fitter
         })
@@ -114,9 +114,9 @@ fn each_member_takes_the_steps_that_it_takes_alone() {
         let batch =
             |member: usize| segments.iter().skip(7 * step + 3 * member).take([6, 4, step % 2][member]).collect();
         let batches: Vec<Vec<&Segment>> = (0..3).map(batch).collect();
-        together.step(&episodes[..], &batches, 1e-2).unwrap();
+        together.step(&[&episodes[..]], &batches, 1e-2).unwrap();
         for (member, fitter) in apart.iter_mut().enumerate() {
-            fitter.step(&episodes[..], &batches[member..=member], 1e-2).unwrap();
+            fitter.step(&[&episodes[..]], &batches[member..=member], 1e-2).unwrap();
             let own = &together.parameters.values[member * each..][..each];
             assert_eq!(bits(own), bits(&fitter.parameters.values), "member {member}, step {step}");
             assert_eq!(together.losses().unwrap()[member], fitter.losses().unwrap()[0]);
@@ -128,23 +128,44 @@ fn each_member_takes_the_steps_that_it_takes_alone() {
 fn a_fit_that_continues_from_its_state_gives_the_bits_of_an_uninterrupted_one() {
     let (episodes, segments) = at_most_one(40, 0, true);
     let settings = FitSettings { ensemble: 2, batch: 8, steps: 30, ..settings() };
+    let one = |seed| vec![FitData { episodes: &episodes[..], training: &segments, seed }];
     let whole = fit(&episodes, &segments, &settings, 1).unwrap();
     for at in [0, 1, 19, 20, 29, 30] {
-        let begin = || Fit::new(&CPU, &episodes[..], &segments, STEPS, &settings, 1).unwrap();
+        let begin = || Fit::new(&CPU, one(1), STEPS, &settings).unwrap();
         let mut first = begin();
         (0..at).for_each(|_| first.step().unwrap());
-        let state = first.state().unwrap();
+        let state = first.state(0).unwrap();
         assert_eq!(state.step, at);
         let mut second = begin();
-        second.restore(&state).unwrap();
+        second.restore(&[state]).unwrap();
         while !second.done() {
             second.step().unwrap();
         }
-        assert!(second.model().unwrap().to_bytes().unwrap() == whole.to_bytes().unwrap(), "interrupted after {at}");
+        assert!(second.model(0).unwrap().to_bytes().unwrap() == whole.to_bytes().unwrap(), "interrupted after {at}");
     }
-    let mut other = Fit::new(&CPU, &episodes[..], &segments, STEPS, &short_settings(), 1).unwrap();
-    let state = Fit::new(&CPU, &episodes[..], &segments, STEPS, &settings, 1).unwrap().state().unwrap();
-    assert!(matches!(other.restore(&state), Err(Error::Data(_))));
+    let mut other = Fit::new(&CPU, one(1), STEPS, &short_settings()).unwrap();
+    let state = Fit::new(&CPU, one(1), STEPS, &settings).unwrap().state(0).unwrap();
+    assert!(matches!(other.restore(&[state]), Err(Error::Data(_))));
+}
+
+#[test]
+fn replicas_fitted_together_have_the_bits_that_they_have_alone() {
+    let [(few, few_segments), (more, more_segments)] = [at_most_one(30, 0, true), at_most_one(40, 3, true)];
+    let settings = FitSettings { ensemble: 2, batch: 8, steps: 30, ..settings() };
+    let data = vec![
+        FitData { episodes: &few[..], training: &few_segments, seed: 1 },
+        FitData { episodes: &more[..], training: &more_segments, seed: 2 },
+    ];
+    let mut together = Fit::new(&CPU, data, STEPS, &settings).unwrap();
+    while !together.done() {
+        together.step().unwrap();
+    }
+    for (replica, alone) in
+        [fit(&few, &few_segments, &settings, 1), fit(&more, &more_segments, &settings, 2)].into_iter().enumerate()
+    {
+        let bytes = alone.unwrap().to_bytes().unwrap();
+        assert!(together.model(replica).unwrap().to_bytes().unwrap() == bytes, "replica {replica}");
+    }
 }
 
 #[test]

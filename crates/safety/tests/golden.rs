@@ -82,7 +82,7 @@ impl Case {
         let model =
             initial_model::<[Episode]>(&[], &[], [self.observation, self.action], 0, &self.settings, 0).unwrap();
         let initial = from_torch(model.shape(), &self.initial);
-        let mut fitter = Fitter::new(&Cpu::new(), model, &self.settings).unwrap();
+        let mut fitter = Fitter::new(&Cpu::new(), vec![model], &self.settings).unwrap();
         put(&mut fitter.parameters.values, &initial);
         put(&mut fitter.centre, &self.centre);
         put(&mut fitter.scale, &self.scale);
@@ -127,7 +127,7 @@ fn every_step_of_the_fit_equals_pytorchs() {
         let mut fitter = case.fitter::<f64>();
         for (k, step) in case.steps.iter().enumerate() {
             let chosen: Vec<&Segment> = step.segments.iter().map(|i| &segments[*i]).collect();
-            fitter.step(&episodes[..], &[chosen], step.rate).unwrap();
+            fitter.step(&[&episodes[..]], &[chosen], step.rate).unwrap();
             assert_close(&format!("loss of step {k}"), fitter.loss()[0], step.loss);
             assert_close(&format!("gradient norm of step {k}"), norm(&fitter.parameters.gradients), step.norm);
             let theirs = from_torch(&shape, &step.parameters);
@@ -160,7 +160,7 @@ fn the_gradient_of_the_fit_equals_central_differences() {
         let chosen: Vec<&Segment> = segments.iter().take(case.settings.batch).collect();
         let mut fitter = case.fitter::<f64>();
         let batches = [chosen];
-        fitter.gradients(&episodes[..], &batches).unwrap();
+        fitter.gradients(&[&episodes[..]], &batches).unwrap();
         let gradient = fitter.parameters.gradients.to_vec();
         let step = 1e-5;
         let difference: Vec<f64> = (0..gradient.len())
@@ -168,7 +168,7 @@ fn the_gradient_of_the_fit_equals_central_differences() {
                 let start = fitter.parameters.values[i];
                 let mut loss = |x: f64| {
                     fitter.parameters.values[i] = x;
-                    fitter.gradients(&episodes[..], &batches).unwrap();
+                    fitter.gradients(&[&episodes[..]], &batches).unwrap();
                     fitter.loss()[0]
                 };
                 let slope = (loss(start + step) - loss(start - step)) / (2.0 * step);
@@ -190,7 +190,7 @@ fn the_f32_fit_follows_the_f64_one() {
         let mut fitter = case.fitter::<f32>();
         for step in &case.steps {
             let chosen: Vec<&Segment> = step.segments.iter().map(|i| &segments[*i]).collect();
-            fitter.step(&episodes[..], &[chosen], step.rate).unwrap();
+            fitter.step(&[&episodes[..]], &[chosen], step.rate).unwrap();
         }
         let last = from_torch(&shape, &case.steps[case.steps.len() - 1].parameters);
         let moved: Vec<f64> = last.iter().zip(from_torch(&shape, &case.initial)).map(|(a, b)| a - b).collect();
@@ -216,7 +216,7 @@ fn a_model_that_is_sure_and_wrong_gets_a_finite_gradient() {
     for logit in [20.0, 60.0, 90.0, 1e4] {
         let mut fitter = case.fitter::<f32>();
         *fitter.parameters.values.last_mut().unwrap() = logit;
-        fitter.gradients(std::slice::from_ref(&episode), &[vec![&segment]]).unwrap();
+        fitter.gradients(&[std::slice::from_ref(&episode)], &[vec![&segment]]).unwrap();
         let (loss, gradients) = (fitter.losses().unwrap()[0], &fitter.parameters.gradients);
         assert!(loss.is_finite() && gradients.iter().all(|g| g.is_finite()), "logit {logit}: loss {loss}");
         assert!(*gradients.last().unwrap() > 0.1, "logit {logit}: pushed down by {:?}", gradients.last());

@@ -20,7 +20,8 @@ pub(super) struct Estimator<D: Device> {
     rows: Vec<u32>,
     rows_on_device: D::Rows,
     /// `[P, 6]`: the addresses of the noise
-    addresses: D::Rows,
+    addresses: Vec<u32>,
+    addresses_on_device: D::Rows,
     noise: D::Buf,
     pass: Pass<D>,
     drawn: Drawn<D>,
@@ -43,7 +44,8 @@ impl<D: Device> Estimator<D> {
             recalled: Recalled::new(device, p, size, networks.state, s, replay.memory_width())?,
             rows: vec![0; p * size],
             rows_on_device: device.rows(p * size)?,
-            addresses: device.rows(p * 6)?,
+            addresses: vec![0; p * 6],
+            addresses_on_device: device.rows(p * 6)?,
             noise: device.buffer(p * size * a)?,
             pass: Pass::new(device, &networks.policy, size)?,
             drawn: Drawn::new(device, p * size, a)?,
@@ -91,32 +93,29 @@ impl<D: Device> Population<D> {
         let (n, a) = (multiplier.batch, self.setup.spec.action.dim());
         let windows: Vec<usize> = agents.iter().map(|agent| self.window(&self.members[*agent])).collect();
         let (d, work) = (&self.device, &mut self.estimator);
-        let (Some(scorer), Some(rating)) = (&self.scorer, &mut work.rating) else {
+        let (Some(scorer), Some(rating)) = (self.actor.scorer(), &mut work.rating) else {
             return Ok(vec![0.0; agents.len()]);
         };
         for (agent, window) in agents.iter().zip(windows) {
             let member = &self.members[*agent];
             let stream = |purpose: &str| StreamId::new(member.seed, purpose, member.counters.episode);
             self.replay.draw_recent(*agent, window, &mut work.rows[agent * n..][..n], stream("multiplier-states"));
-            d.write_rows(&mut work.addresses, agent * 6, &stream("multiplier-actions").address(0));
+            work.addresses[agent * 6..][..6].copy_from_slice(&stream("multiplier-actions").address(0));
         }
+        d.write_rows(&mut work.addresses_on_device, 0, &work.addresses);
         d.write_rows(&mut work.rows_on_device, 0, &work.rows);
         d.recall(&self.replay.tables(), &work.rows_on_device, &mut work.recalled);
         let nets = self.learner.networks();
         let input = Input { first: Columns::new(&work.recalled.state, n, nets.state, 1), second: None };
         d.forward(&nets.policy, &self.learner.agents.policy.values, input, &mut work.pass);
-        d.normals(&work.addresses, n * a, &mut work.noise);
+        d.normals(&work.addresses_on_device, n * a, &mut work.noise);
         d.sample(&work.pass, &work.noise, settings.log_std(), &mut work.drawn);
         d.to_env(self.replay.units(), &work.drawn.action, &mut work.actions);
         scorer.rate(rating, &mut work.recalled, &work.actions);
         let horizon = self.setup.spec.horizon as f64;
-        let mut scores = vec![0.0; n];
-        agents
-            .iter()
-            .map(|agent| {
-                d.read(&rating.score, agent * n, &mut scores)?;
-                Ok(scores.iter().map(|score| f64::from(*score)).sum::<f64>() / n as f64 * horizon)
-            })
-            .collect()
+        let mut scores = vec![0.0; self.members.len() * n];
+        d.read(&rating.score, 0, &mut scores)?;
+        let sum = |agent: &usize| scores[agent * n..][..n].iter().map(|score| f64::from(*score)).sum::<f64>();
+        Ok(agents.iter().map(|agent| sum(agent) / n as f64 * horizon).collect())
     }
 }

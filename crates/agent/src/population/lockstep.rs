@@ -4,9 +4,10 @@ use prudence_core::random::{StreamId, stream, subseed};
 use prudence_nn::Device;
 use rand::RngExt as _;
 
-use super::{Counters, Ended, Population};
+use super::{Counters, Ended, Member, Population};
 use crate::Error;
 use crate::actor::Choose;
+use crate::replay::NewStep;
 
 impl<D: Device> Population<D> {
     /// One environment step of every running agent, and the updates that follow. Returns the agents whose episode ended;
@@ -21,31 +22,47 @@ impl<D: Device> Population<D> {
             }
             active[agent] = true;
             if idle && let Err(error) = self.start(agent) {
-                self.fail(agent, error, &mut active, &mut ended);
+                active[agent] = false;
+                self.fail(agent, error, &mut ended);
             }
         }
         if !active.contains(&true) {
             return Ok(ended);
         }
         self.choose(&active)?;
+        for (agent, active) in active.iter_mut().enumerate() {
+            if *active && let Err(error) = self.check_action(agent) {
+                *active = false;
+                self.fail(agent, error, &mut ended);
+            }
+        }
+        let (a, actions) = (self.setup.spec.action.dim(), &self.actions);
+        let step =
+            |agent: usize, member: &mut Member| active[agent].then(|| member.recorder.step(&actions[agent * a..][..a]));
+        let outcomes = self.setup.parallel.threads.map(&mut self.members, step);
         let mut steps = vec![None; self.members.len()];
-        for agent in 0..self.members.len() {
-            if active[agent] {
-                match self.step(agent) {
-                    Ok(step) => steps[agent] = Some(step),
-                    Err(error) => self.fail(agent, error, &mut active, &mut ended),
+        for (agent, outcome) in outcomes.into_iter().enumerate() {
+            match outcome {
+                None => {}
+                Some(Ok(step)) => steps[agent] = Some(step),
+                Some(Err(error)) => {
+                    active[agent] = false;
+                    self.fail(agent, error.into(), &mut ended);
                 }
             }
         }
-        self.actor.score(self.scorer.as_ref(), &self.actions, &active);
-        let a = self.setup.spec.action.dim();
-        for (agent, step) in steps.iter().enumerate() {
-            let Some(step) = step else { continue };
-            let member = &mut self.members[agent];
-            let next = member.recorder.stored_observation();
-            let tracker = self.actor.tracker.as_ref().filter(|_| self.setup.constrained());
-            let action = &self.actions[agent * a..][..a];
-            self.replay.step(agent, action, step.reward as f32, step.terminated, next, tracker);
+        self.actor.score(&self.actions, &active)?;
+        let new_step = |(agent, step): (usize, &Option<prudence_env::Step>)| {
+            step.map(|step| NewStep {
+                action: &self.actions[agent * a..][..a],
+                reward: step.reward as f32,
+                terminated: step.terminated,
+                next: self.members[agent].recorder.stored_observation(),
+            })
+        };
+        let new_steps: Vec<Option<NewStep<'_>>> = steps.iter().enumerate().map(new_step).collect();
+        self.replay.step(&new_steps, self.actor.tracker.as_ref().filter(|_| self.setup.constrained()));
+        for (member, _) in self.members.iter_mut().zip(&steps).filter(|(_, step)| step.is_some()) {
             member.counters.step += 1;
             if member.warm_up.is_none() {
                 member.counters.pending_updates += self.setup.settings.train.updates_per_step;
@@ -61,8 +78,7 @@ impl<D: Device> Population<D> {
     }
 
     /// Ends an agent's training by an error.
-    fn fail(&mut self, agent: usize, error: Error, active: &mut [bool], ended: &mut Vec<Ended>) {
-        active[agent] = false;
+    fn fail(&mut self, agent: usize, error: Error, ended: &mut Vec<Ended>) {
         self.members[agent].stopped = true;
         self.members[agent].recorder.finish();
         ended.push(Ended { agent, episode: Err(error) });
@@ -78,7 +94,7 @@ impl<D: Device> Population<D> {
         member.warm_up = warm_up.then(|| stream(seed, "warm-up", index));
         member.centre.clear();
         member.recorder.start(subseed(seed, "train", index))?;
-        self.actor.start(agent, self.scorer.as_ref());
+        self.actor.start(agent);
         let tracker = self.actor.tracker.as_ref().filter(|_| self.setup.constrained());
         self.replay.start(agent, member.recorder.stored_observation(), tracker);
         Ok(())
@@ -115,26 +131,27 @@ impl<D: Device> Population<D> {
         Ok(())
     }
 
-    /// Takes an agent's chosen action in its environment.
-    fn step(&mut self, agent: usize) -> Result<prudence_env::Step, Error> {
+    /// Refuses an action that is not finite: the agent has diverged.
+    fn check_action(&mut self, agent: usize) -> Result<(), Error> {
         let a = self.setup.spec.action.dim();
-        let action = &self.actions[agent * a..][..a];
-        if let Some(value) = action.iter().find(|x| !x.is_finite()) {
-            let what = "the policy's action".to_owned();
-            let (step, value) = (self.members[agent].counters.step, f64::from(*value));
-            self.read_metrics(agent)?;
-            return Err(self.divergence(agent)?.unwrap_or(Error::Diverged { step, what, value }));
-        }
-        Ok(self.members[agent].recorder.step(action)?)
+        let Some(value) = self.actions[agent * a..][..a].iter().find(|x| !x.is_finite()).copied() else {
+            return Ok(());
+        };
+        self.read_metrics()?;
+        let (step, value) = (self.members[agent].counters.step, f64::from(value));
+        let what = "the policy's action".to_owned();
+        let moments = self.mean_squares()?;
+        Err(self.divergence(agent, &moments).unwrap_or(Error::Diverged { step, what, value }))
     }
 
     /// Ends the episodes of these agents: checks that they have not diverged, and moves their multipliers.
     fn finish(&mut self, finished: &[usize], ended: &mut Vec<Ended>) -> Result<(), Error> {
-        let mut moving = Vec::new();
+        let (mut moving, mut sums) = (Vec::new(), Vec::new());
+        self.actor.sums(&mut sums)?;
+        self.read_metrics()?;
+        let moments = self.mean_squares()?;
         for agent in finished.iter().copied() {
-            let sum = self.actor.sum(agent)?;
-            self.replay.end(agent, sum.unwrap_or(0.0));
-            self.read_metrics(agent)?;
+            self.replay.end(agent, sums.get(agent).copied().unwrap_or(0.0));
             let member = &mut self.members[agent];
             let episode = member.recorder.finish();
             member.counters.episode += 1;
@@ -142,7 +159,7 @@ impl<D: Device> Population<D> {
             member.counters.returns.1 += 1;
             let mut outcome = Ok(episode);
             if member.warm_up.is_none() {
-                match self.divergence(agent)? {
+                match self.divergence(agent, &moments) {
                     Some(error) => {
                         self.members[agent].stopped = true;
                         outcome = Err(error);
@@ -155,25 +172,32 @@ impl<D: Device> Population<D> {
         self.move_multipliers(&moving)
     }
 
+    /// The sum of the mean squared gradients of each agent's policy and critics, `[2, P]`.
+    fn mean_squares(&mut self) -> Result<[Vec<f32>; 2], Error> {
+        let (d, agents) = (&self.device, &self.learner.agents);
+        let mut sums = [vec![0.0; self.members.len()], vec![0.0; self.members.len()]];
+        for (parameters, sums) in [&agents.policy, &agents.critics].into_iter().zip(&mut sums) {
+            d.sum(&parameters.moments[1], &mut self.summed);
+            d.read(&self.summed, 0, sums)?;
+        }
+        Ok(sums)
+    }
+
     /// The error of an agent whose updates left numbers that are not finite.
     ///
     /// Adam's second moments remember every gradient that was not: a loss shows only the last update.
-    fn divergence(&self, agent: usize) -> Result<Option<Error>, Error> {
+    fn divergence(&self, agent: usize, moments: &[Vec<f32>; 2]) -> Option<Error> {
         let Counters { metrics, step, .. } = &self.members[agent].counters;
         let heads = &self.learner.networks().heads;
         let losses =
             heads.iter().zip(&metrics.losses).map(|(head, loss)| (format!("the {} critics' loss", head.name), *loss));
-        let mut numbers = losses.chain([("the policy's entropy".to_owned(), metrics.entropy)]);
-        let mut found = numbers.find(|(_, number)| !number.is_finite());
-        let agents = &self.learner.agents;
-        for (what, parameters) in [("policy", &agents.policy), ("critics", &agents.critics)] {
-            if found.is_none() {
-                let mut moments = vec![0.0; parameters.each];
-                self.device.read(&parameters.moments[1], agent * parameters.each, &mut moments)?;
-                let moment = moments.iter().find(|moment| !moment.is_finite());
-                found = moment.map(|moment| (format!("the mean squared gradient of the {what}"), f64::from(*moment)));
-            }
-        }
-        Ok(found.map(|(what, value)| Error::Diverged { step: *step, what, value }))
+        let of =
+            |what: &str, sums: &[f32]| (format!("the mean squared gradient of the {what}"), f64::from(sums[agent]));
+        let [policy, critics] = moments;
+        let mut numbers = losses
+            .chain([("the policy's entropy".to_owned(), metrics.entropy)])
+            .chain([of("policy", policy), of("critics", critics)]);
+        let (what, value) = numbers.find(|(_, number)| !number.is_finite())?;
+        Some(Error::Diverged { step: *step, what, value })
     }
 }

@@ -43,14 +43,13 @@ use self::estimate::Estimator;
 use self::records::Tests;
 use self::updates::Updates;
 use crate::actor::Actor;
-use crate::evaluate::PolicyShape;
 use crate::multiplier::{Estimate, Multiplier};
 use crate::recorder::Recorder;
 use crate::replay::{Chosen, Replay, ReplaySettings, Stored};
 use crate::safesac::{Head, Learner, Networks, UpdateMetrics};
 use crate::scaling::Scaling;
 use crate::settings::TrainingSettings;
-use crate::{Algorithm, Error};
+use crate::{Algorithm, Error, Threads};
 
 /// What the agents of a population have in common.
 pub struct Setup<D: Device> {
@@ -69,6 +68,24 @@ pub struct Setup<D: Device> {
     pub models: Vec<Arc<SafetyModel>>,
     /// Episodes to learn from, scored by those models.
     pub stored: Arc<Stored<D>>,
+    /// What happens at the same time; results do not depend on it.
+    pub parallel: Parallel,
+}
+
+/// What a population does at the same time.
+#[derive(Clone, Debug)]
+pub struct Parallel {
+    /// The threads in which environments step.
+    pub threads: Threads,
+    /// Test episodes of an agent that are played at the same time, each in its own environment.
+    pub tests: usize,
+}
+
+impl Default for Parallel {
+    /// One thing after the other.
+    fn default() -> Self {
+        Self { threads: Threads::default(), tests: 1 }
+    }
 }
 
 impl<D: Device> Clone for Setup<D> {
@@ -81,6 +98,7 @@ impl<D: Device> Clone for Setup<D> {
             rule: self.rule.clone(),
             models: self.models.clone(),
             stored: self.stored.clone(),
+            parallel: self.parallel.clone(),
         }
     }
 }
@@ -166,7 +184,8 @@ struct Member {
 pub struct Population<D: Device> {
     device: D,
     setup: Setup<D>,
-    scorer: Option<Scorer<D>>,
+    /// One per replica, for whole episodes.
+    scorers: Vec<Scorer<D>>,
     learner: Learner<D>,
     replay: Replay<D>,
     actor: Actor<D>,
@@ -176,6 +195,8 @@ pub struct Population<D: Device> {
     estimator: Estimator<D>,
     /// `[P, A]`, in the environment's units
     actions: Vec<f32>,
+    /// `[P]`
+    summed: D::Buf,
 }
 
 /// The stored episodes that leave enough of the capacity to the agent's own: all, or as many drawn at random, in order.
@@ -228,7 +249,7 @@ impl<D: Device> Population<D> {
         }
         let networks = Networks::new(p, replay.state_width(), a, &agent.hidden, heads);
         let streams = seeds.iter().map(|seed| stream(*seed, "networks", 0));
-        let learner = Learner::new(device, networks, agent, streams)?;
+        let learner = Learner::new(&device.with_precision(train.precision), networks, agent, streams)?;
         let member = |seed: &u64| -> Result<Member, Error> {
             Ok(Member {
                 seed: *seed,
@@ -243,17 +264,17 @@ impl<D: Device> Population<D> {
             })
         };
         let policy = learner.networks().policy.clone();
-        let shape = PolicyShape { network: policy.shape.clone(), scaling, clip: agent.log_std(), history };
         let estimated = scorer.as_ref().filter(|_| constrained);
         Ok(Self {
-            actor: Actor::new(device, &shape.scaling, &policy, shape.clip, history, scorer.as_ref())?,
+            estimator: Estimator::new(device, &setup.spec, learner.networks(), &replay, estimated, multiplier.batch)?,
+            actor: Actor::new(device, &scaling, &policy, 1, agent.log_std(), history, scorer)?,
             members: seeds.iter().map(member).collect::<Result<_, _>>()?,
             updates: Updates::new(device, learner.networks(), agent.batch)?,
-            estimator: Estimator::new(device, &setup.spec, learner.networks(), &replay, estimated, multiplier.batch)?,
-            tests: Tests::new(device, setup.env.make()?, &shape, scorers)?,
+            tests: Tests::default(),
             actions: vec![0.0; p * a],
+            summed: device.buffer(p)?,
             device: device.clone(),
-            scorer,
+            scorers,
             learner,
             replay,
             setup,

@@ -1,10 +1,8 @@
 //! Test episodes during training, the records made of them, and the selection of policies.
 
 use std::ops::Range;
-use std::slice;
 use std::sync::Arc;
 
-use prudence_env::Env;
 use prudence_nn::Device;
 use prudence_safety::{SafetyModel, Scorer};
 
@@ -24,21 +22,24 @@ pub struct SelectedPolicy {
     pub model: Arc<SafetyModel>,
 }
 
-/// The environment of test episodes, and a scorer for each replica.
+/// The environments of test episodes, made at the first one, with the agents' policies.
 pub(super) struct Tests<D: Device> {
-    player: Player<D>,
-    pub(super) scorers: Vec<Scorer<D>>,
+    player: Option<Player<D>>,
+    /// The models that the player's scorer was made from, one per agent; none where there is no model.
+    models: Vec<Arc<SafetyModel>>,
 }
 
-impl<D: Device> Tests<D> {
-    pub(super) fn new(
-        device: &D,
-        env: Box<dyn Env>,
-        shape: &PolicyShape,
-        scorers: Vec<Scorer<D>>,
-    ) -> Result<Self, Error> {
-        Ok(Self { player: Player::new(device, env, shape, scorers.first())?, scorers })
+impl<D: Device> Default for Tests<D> {
+    fn default() -> Self {
+        Self { player: None, models: Vec::new() }
     }
+}
+
+/// An agent to be tested, with the policy and the model to test it with.
+struct Tested {
+    agent: usize,
+    policy: Vec<f32>,
+    model: Option<Arc<SafetyModel>>,
 }
 
 impl<D: Device> Population<D> {
@@ -67,42 +68,113 @@ impl<D: Device> Population<D> {
         self.members[agent].selected.as_ref().map(|selected| selected.step)
     }
 
-    /// Plays test episodes with [`Population::policy`].
-    pub fn test(&mut self, agent: usize, episodes: Range<u64>, sampled: bool) -> Result<Vec<TestEpisode>, Error> {
-        let policy = self.policy(agent)?;
-        let replaced = self.policy_model(agent).filter(|model| Some(*model) != self.model(agent));
-        let floor = self.setup.settings.agent.score_floor;
-        let scorer = replaced.map(|model| Scorer::new(&self.device, slice::from_ref(model), floor)).transpose()?;
-        self.play(agent, &policy, scorer.as_ref(), episodes, sampled)
-    }
-
-    /// Plays test episodes with a policy, and with this scorer in place of the agent's.
-    fn play(
+    /// Plays test episodes with the [`Population::policy`] of these agents, and returns those of each, or the error that
+    /// ended them.
+    pub fn test(
         &mut self,
-        agent: usize,
-        policy: &[f32],
-        scorer: Option<&Scorer<D>>,
+        agents: &[usize],
         episodes: Range<u64>,
         sampled: bool,
-    ) -> Result<Vec<TestEpisode>, Error> {
-        let (replica, sampled) = (self.replica(agent), sampled.then_some(self.members[agent].seed));
-        let Tests { player, scorers } = &mut self.tests;
-        player.load(policy);
-        player.test(scorer.or(scorers.get(replica)), &self.setup.rule, episodes, sampled)
+    ) -> Result<Vec<Result<Vec<TestEpisode>, Error>>, Error> {
+        let one = |agent: &usize| -> Result<Tested, Error> {
+            Ok(Tested { agent: *agent, policy: self.policy(*agent)?, model: self.policy_model(*agent).cloned() })
+        };
+        let tested = agents.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+        self.play(&tested, episodes, sampled)
     }
 
-    /// Tests the averaged policy, selects it where it meets the constraint, and records the state of training.
-    pub fn record(&mut self, agent: usize) -> Result<Record, Error> {
+    /// Plays test episodes; see [`Population::test`].
+    fn play(
+        &mut self,
+        tested: &[Tested],
+        episodes: Range<u64>,
+        sampled: bool,
+    ) -> Result<Vec<Result<Vec<TestEpisode>, Error>>, Error> {
+        let p = self.members.len();
+        let of_agent = |agent: usize| {
+            let found = tested.iter().find(|tested| tested.agent == agent);
+            found.and_then(|tested| tested.model.as_ref()).or(self.model(agent)).cloned()
+        };
+        let models: Vec<Arc<SafetyModel>> = (0..p).filter_map(of_agent).collect();
+        let floor = self.setup.settings.agent.score_floor;
+        let scorer = || (!models.is_empty()).then(|| Scorer::new(&self.device, &models, floor)).transpose();
+        let player = match self.tests.player.take() {
+            None => self.player(scorer()?)?,
+            Some(player) if self.tests.models == models => player,
+            Some(mut player) => {
+                if let Some(scorer) = scorer()? {
+                    player.replace_scorer(scorer);
+                }
+                player
+            }
+        };
+        self.tests.models = models;
+        let player = self.tests.player.insert(player);
+        let mut wanted = vec![false; p];
+        for Tested { agent, policy, .. } in tested {
+            player.load(*agent, policy);
+            wanted[*agent] = true;
+        }
+        let seeds: Vec<u64> = self.members.iter().map(|member| member.seed).collect();
+        let tests = player.test(&wanted, &self.setup.rule, episodes, sampled.then_some(&seeds[..]))?;
+        let mut tests: Vec<Option<_>> = tests.into_iter().map(Some).collect();
+        Ok(tested.iter().filter_map(|tested| tests[tested.agent].take()).collect())
+    }
+
+    /// The environments of test episodes.
+    fn player(&self, scorer: Option<Scorer<D>>) -> Result<Player<D>, Error> {
+        let (setup, p) = (&self.setup, self.members.len());
+        let shape = PolicyShape {
+            network: self.learner.networks().policy.shape.clone(),
+            scaling: setup.scaling(),
+            clip: setup.settings.agent.log_std(),
+            history: setup.algorithm.history(),
+        };
+        let made = setup.parallel.threads.map(&mut vec![(); p * setup.parallel.tests], |_, ()| setup.env.make());
+        let envs = made.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Player::new(&self.device, envs, p, &shape, scorer, &setup.parallel.threads)
+    }
+
+    /// Tests the averaged policies of these agents, selects each where it meets the constraint, and records the state of
+    /// training; or returns the error that ended an agent's tests.
+    pub fn record(&mut self, agents: &[usize]) -> Result<Vec<Result<Record, Error>>, Error> {
+        let mut log_temperature = vec![0.0; self.members.len()];
+        self.device.read(&self.learner.agents.temperature.values, 0, &mut log_temperature)?;
+        let one = |agent: &usize| -> Result<Tested, Error> {
+            Ok(Tested { agent: *agent, policy: self.average(*agent)?, model: self.model(*agent).cloned() })
+        };
+        let tested = agents.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+        let tests = self.play(&tested, 0..self.setup.settings.train.test_episodes, false)?;
+        let mut records = Vec::with_capacity(agents.len());
+        for (Tested { agent, policy, model }, tests) in tested.into_iter().zip(tests) {
+            let mut record = self.untested(agent, log_temperature[agent]);
+            records.push(tests.map(|tests| {
+                record.tests(&tests);
+                let settings = &self.setup.settings.multiplier;
+                let free = self.setup.constrained() && self.members[agent].multiplier.is_free(settings);
+                if free
+                    && record.mean_predicted() >= settings.target
+                    && let Some(model) = model
+                {
+                    let step = record.step;
+                    self.members[agent].selected = Some(SelectedPolicy { step, policy, model });
+                }
+                record
+            }));
+        }
+        Ok(records)
+    }
+
+    /// An agent's record without its test episodes.
+    fn untested(&mut self, agent: usize, log_temperature: f32) -> Record {
         let member = &mut self.members[agent];
         let (sum, n) = std::mem::take(&mut member.counters.returns);
-        let Counters { step, episode, update, metrics, estimate, .. } = member.counters.clone();
+        let Counters { step, episode, update, metrics, estimate, .. } = &member.counters;
         let of_head = |numbers: &[f64], k: usize| numbers.get(k).copied().unwrap_or(0.0);
-        let mut log_temperature = [0.0];
-        self.device.read(&self.learner.agents.temperature.values, agent, &mut log_temperature)?;
-        let mut record = Record {
-            step,
-            episodes: episode,
-            updates: update,
+        Record {
+            step: *step,
+            episodes: *episode,
+            updates: *update,
             training_return: sum / n.max(1) as f64,
             multiplier: member.multiplier.value(),
             constraint: estimate.map(|e| e.estimate),
@@ -112,20 +184,8 @@ impl<D: Device> Population<D> {
             reward_critic_loss: of_head(&metrics.losses, 0),
             safety_critic_loss: of_head(&metrics.losses, 1),
             entropy: metrics.entropy,
-            temperature: f64::from(log_temperature[0]).exp(),
+            temperature: f64::from(log_temperature).exp(),
             ..Record::default()
-        };
-        let policy = self.average(agent)?;
-        let tests = self.play(agent, &policy, None, 0..self.setup.settings.train.test_episodes, false)?;
-        record.tests(&tests);
-        let settings = &self.setup.settings.multiplier;
-        let free = self.setup.constrained() && self.members[agent].multiplier.is_free(settings);
-        if free
-            && record.mean_predicted() >= settings.target
-            && let Some(model) = self.model(agent).cloned()
-        {
-            self.members[agent].selected = Some(SelectedPolicy { step, policy, model });
         }
-        Ok(record)
     }
 }

@@ -86,7 +86,7 @@ impl<D: Device> Population<D> {
     /// after [`Population::replace_models`].
     pub fn restore(&mut self, agent: usize, state: AgentState, episodes: &[Episode]) -> Result<(), Error> {
         self.check(agent, &state, episodes)?;
-        let scorer = self.tests.scorers.get(self.replica(agent)).filter(|_| self.setup.constrained());
+        let scorer = self.scorers.get(self.replica(agent)).filter(|_| self.setup.constrained());
         self.replay.restore(agent, episodes, scorer)?;
         let tensors = tensors!(&mut self.learner.agents, &mut);
         for (Tensor { buffer, each, .. }, (_, numbers)) in tensors.into_iter().zip(&state.tensors) {
@@ -144,11 +144,11 @@ impl<D: Device> Population<D> {
         let of_agents: Vec<&Scorer<D>> = (0..self.members.len()).map(of_agent).collect();
         let scored = if self.setup.constrained() { of_agents.as_slice() } else { &[] };
         self.replay.score_again(stored.clone(), scored)?;
+        self.actor.replace_scorer(scorer);
         for (agent, scores) in &running {
-            self.actor.continue_from(*agent, &scorer, scores);
+            self.actor.continue_from(*agent, scores);
         }
-        self.scorer = Some(scorer);
-        self.tests.scorers = scorers;
+        self.scorers = scorers;
         self.setup.models = models;
         self.setup.stored = stored;
         Ok(())

@@ -4,7 +4,7 @@ use prudence_core::random::StreamId;
 use prudence_nn::Device;
 use prudence_nn::work::{Batch, Room};
 
-use super::Population;
+use super::{Member, Population};
 use crate::Error;
 use crate::safesac::{Networks, Steering};
 use crate::settings::TrainingSettings;
@@ -16,6 +16,7 @@ pub(super) struct Updates<D: Device> {
     rows: Vec<u32>,
     rows_on_device: D::Rows,
     /// `[P, 6]`: the addresses of the noise, for actions at s' and at s
+    addresses: [Vec<u32>; 2],
     next_noise: D::Rows,
     noise: D::Rows,
 }
@@ -27,6 +28,7 @@ impl<D: Device> Updates<D> {
             batch: Batch::new(device, p, batch, networks.state, networks.action)?,
             rows: vec![0; p * batch],
             rows_on_device: device.rows(p * batch)?,
+            addresses: [vec![0; p * 6], vec![0; p * 6]],
             next_noise: device.rows(p * 6)?,
             noise: device.rows(p * 6)?,
         })
@@ -42,16 +44,19 @@ impl<D: Device> Population<D> {
             if !updating.contains(&true) {
                 return Ok(());
             }
+            let unread = |(member, updating): (&Member, &bool)| member.unread_metrics && !updating;
+            if self.members.iter().zip(&updating).any(unread) {
+                self.read_metrics()?; // the update overwrites the measurements of every agent
+            }
+            self.draw(&updating);
             for (agent, updating) in updating.into_iter().enumerate() {
-                if updating {
-                    self.prepare(agent);
-                } else {
-                    self.read_metrics(agent)?; // the next update overwrites the measurements of every agent
-                    self.learner.steer(agent, None);
-                }
+                let steering = updating.then(|| self.prepare(agent));
+                self.learner.steer(agent, steering.as_ref());
             }
             let (d, work, width) = (&self.device, &mut self.updates, self.setup.spec.action.dim());
             d.write_rows(&mut work.rows_on_device, 0, &work.rows);
+            d.write_rows(&mut work.next_noise, 0, &work.addresses[0]);
+            d.write_rows(&mut work.noise, 0, &work.addresses[1]);
             d.gather(&self.replay.tables(), &work.rows_on_device, &mut work.batch);
             let each = work.batch.size * width;
             d.normals(&work.next_noise, each, &mut work.batch.next_noise);
@@ -60,33 +65,49 @@ impl<D: Device> Population<D> {
         }
     }
 
-    /// Draws an agent's transitions, sets the addresses of its noise, and its part in the next update.
-    fn prepare(&mut self, agent: usize) {
+    /// Draws the transitions of the updating agents.
+    fn draw(&mut self, updating: &[bool]) {
+        let stream = |(member, updating): (&Member, &bool)| {
+            updating.then(|| StreamId::new(member.seed, "batch", member.counters.update))
+        };
+        let streams: Vec<Option<StreamId>> = self.members.iter().zip(updating).map(stream).collect();
+        let (replay, work) = (&self.replay, &mut self.updates);
+        let mut rows: Vec<&mut [u32]> = work.rows.chunks_exact_mut(work.batch.size).collect();
+        self.setup.parallel.threads.map(&mut rows, |agent, rows| {
+            if let Some(stream) = streams[agent] {
+                replay.draw(agent, rows, stream);
+            }
+        });
+    }
+
+    /// Counts an agent's next update, sets the addresses of its noise, and says what it does.
+    fn prepare(&mut self, agent: usize) -> Steering {
         let TrainingSettings { agent: settings, train, .. } = &self.setup.settings;
         let (member, work) = (&mut self.members[agent], &mut self.updates);
-        let stream = |purpose: &str| StreamId::new(member.seed, purpose, member.counters.update);
-        let b = work.batch.size;
-        self.replay.draw(agent, &mut work.rows[agent * b..][..b], stream("batch"));
-        for (addresses, purpose) in [(&mut work.next_noise, "next-actions"), (&mut work.noise, "new-actions")] {
-            self.device.write_rows(addresses, agent * 6, &stream(purpose).address(0));
+        for (addresses, purpose) in work.addresses.iter_mut().zip(["next-actions", "new-actions"]) {
+            let stream = StreamId::new(member.seed, purpose, member.counters.update);
+            addresses[agent * 6..][..6].copy_from_slice(&stream.address(0));
         }
         member.counters.pending_updates -= 1.0;
         member.counters.update += 1;
         member.unread_metrics = true;
         let progress = (member.counters.step as f64 / train.steps as f64).min(1.0);
-        let steering = Steering {
+        Steering {
             rate: settings.learning_rate * (1.0 - (1.0 - settings.final_rate) * progress),
             update: member.counters.update,
             multipliers: if self.setup.constrained() { vec![member.multiplier.value()] } else { Vec::new() },
-        };
-        self.learner.steer(agent, Some(&steering));
+        }
     }
 
-    /// Reads what an agent's last update measured, where that has not been done yet.
-    pub(super) fn read_metrics(&mut self, agent: usize) -> Result<(), Error> {
-        let member = &mut self.members[agent];
-        if std::mem::take(&mut member.unread_metrics) {
-            member.counters.metrics = self.learner.metrics(agent)?;
+    /// Reads what the last update measured, where that has not been done yet.
+    pub(super) fn read_metrics(&mut self) -> Result<(), Error> {
+        if !self.members.iter().any(|member| member.unread_metrics) {
+            return Ok(());
+        }
+        for (member, metrics) in self.members.iter_mut().zip(self.learner.metrics()?) {
+            if std::mem::take(&mut member.unread_metrics) {
+                member.counters.metrics = metrics;
+            }
         }
         Ok(())
     }

@@ -218,5 +218,6 @@ pub fn setup(algorithm: Algorithm, models: &[Arc<SafetyModel>], episodes: &[Vec<
         spec: Arc::new(spec),
         models: models.to_vec(),
         stored: stored(models, episodes),
+        parallel: Parallel::default(),
     }
 }

@@ -47,7 +47,8 @@ impl Training {
                 Ok(episode) => {
                     trace.episodes.push(episode);
                     if trace.episodes.len().is_multiple_of(4) {
-                        trace.records.push(self.population.record(agent).unwrap());
+                        let mut records = self.population.record(&[agent]).unwrap();
+                        trace.records.push(records.remove(0).unwrap());
                     }
                 }
             }

@@ -12,7 +12,9 @@ use serde_json::json;
 
 use super::evaluate::print_results;
 use super::{print_json, print_table};
-use crate::args::{AlgoName, CollectArgs, Common, FitArgs, LabelArgs, ResumeArgs, RunArgs, Settings, TrainArgs};
+use crate::args::{
+    AlgoName, CollectArgs, Common, Device, FitArgs, LabelArgs, OnDevice, ResumeArgs, RunArgs, Settings, TrainArgs,
+};
 use crate::progress::resumable;
 use crate::text;
 
@@ -41,14 +43,19 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
     run.rounds = args.rounds.unwrap_or(run.rounds);
     let task = Task::new(settings)?;
     let out = args.out.unwrap_or_else(|| RunFolder::next_free(task.name()));
-    let evaluation = prudence::run(&task, &out, &session_of(&args.common, &out)?)?;
+    let evaluation = prudence::run(&task, &out, &session_of(&args.common, &args.on, &out)?)?;
     print_evaluation(&evaluation, &out, &args.common)
 }
 
 /// A session for a command that works in a folder.
-fn session_of(common: &Common, dir: &Path) -> anyhow::Result<Session> {
-    let resume = text::command(["prudence", "resume", &dir.to_string_lossy()]);
-    resumable(common.threads, common.quiet, resume)
+fn session_of(common: &Common, on: &OnDevice, dir: &Path) -> anyhow::Result<Session> {
+    let dir = dir.to_string_lossy();
+    let resume = match on.device {
+        Device::Cpu => text::command(["prudence", "resume", &dir]),
+        Device::Cuda => text::command(["prudence", "resume", &dir, "--device", "cuda"]),
+        Device::Auto => text::command(["prudence", "resume", &dir, "--device", "auto"]),
+    };
+    Ok(resumable(common.threads, common.quiet, resume)?.on(on.device.name())?)
 }
 
 fn print_evaluation(evaluation: &Evaluation, dir: &Path, common: &Common) -> anyhow::Result<()> {
@@ -77,7 +84,7 @@ pub fn collect(args: CollectArgs) -> anyhow::Result<()> {
     settings.collect.steps = args.steps.unwrap_or(settings.collect.steps);
     (settings.run.seed, settings.run.seeds) = (args.seed, args.seeds);
     let task = Task::new(settings)?;
-    let collected = prudence::collect(&task, &args.out, &session_of(&args.common, &args.out)?)?;
+    let collected = prudence::collect(&task, &args.out, &session_of(&args.common, &args.on, &args.out)?)?;
     print_collected(&collected, task.name(), &args.out, &args.common)
 }
 
@@ -153,6 +160,7 @@ pub fn fit(args: FitArgs) -> anyhow::Result<()> {
     }
     let words: Vec<String> = std::env::args().collect();
     let session = resumable(args.common.threads, args.common.quiet, text::command(words.iter().map(String::as_str)))?;
+    let session = session.on(args.on.device.name())?;
     let (_, fitted) = prudence::fit(&task, &stores, &args.out, args.seed, &session)?;
     if args.common.json {
         return print_json(
@@ -195,7 +203,7 @@ pub fn train(args: TrainArgs) -> anyhow::Result<()> {
         .map(prudence::load_model)
         .transpose()
         .context("--safety expects a model from `prudence fit`")?;
-    let session = session_of(&args.common, &args.out)?;
+    let session = session_of(&args.common, &args.on, &args.out)?;
     let agents = prudence::train(&task, model.as_ref(), &stores, &args.out, &session)?;
     print_trained(&agents, task.settings().train.steps, &args.out, &args.common)
 }
@@ -212,7 +220,7 @@ fn print_trained(agents: &[Agent], steps: u64, dir: &Path, common: &Common) -> a
 pub fn resume(args: ResumeArgs) -> anyhow::Result<()> {
     let task = Task::open(&args.run)?;
     let (dir, common) = (&args.run, &args.common);
-    match prudence::resume(&task, dir, &session_of(common, dir)?)? {
+    match prudence::resume(&task, dir, &session_of(common, &args.on, dir)?)? {
         Resumed::Run(evaluation) => print_evaluation(&evaluation, dir, common),
         Resumed::Collect(collected) => print_collected(&collected, task.name(), dir, common),
         Resumed::Train(agents) => print_trained(&agents, task.settings().train.steps, dir, common),

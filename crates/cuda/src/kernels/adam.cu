@@ -22,6 +22,15 @@ KERNEL(BLOCK, adam, Adam) {
   }
 }
 
+// The sum of an owner's numbers. A block for each owner.
+KERNEL(BLOCK, sum, Sum) {
+  const float *values = a.values + (u64)blockIdx.x * a.each;
+  float sum = 0.0f;
+  for (int i = threadIdx.x; i < a.each; i += BLOCK) sum += values[i];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) a.sum[blockIdx.x] = sum;
+}
+
 // The factor that limits the norm of an owner's gradients. A block for each owner.
 KERNEL(BLOCK, clip, Clip) {
   const float *gradients = a.gradients + (u64)blockIdx.x * a.each;

@@ -16,6 +16,16 @@ KERNEL(BLOCK, to_env, ToEnv) {
   a.out[i] = a.middle[column] + a.half[column] * a.action[i];
 }
 
+// Spans of episodes, [G, T, N, width]; 0 after the end of a span. Grid (numbers of a group, groups).
+KERNEL(BLOCK, spans, Spans) {
+  u64 i = thread_number();
+  if (i >= (u64)a.steps * a.rows * a.width) return;
+  int column = (int)(i % a.width), row = (int)(i / a.width % a.rows), t = (int)(i / a.width / a.rows);
+  const u32 *place = a.places + ((u64)blockIdx.y * a.rows + row) * 2;
+  u64 group = (u64)blockIdx.y * a.steps * a.rows * a.width;
+  a.out[group + i] = t < (int)place[1] ? a.column[((u64)place[0] + t) * a.width + column] : 0.0f;
+}
+
 KERNEL(BLOCK, normalise, Normalise) {
   u64 i = thread_number();
   int width = a.s + a.a;

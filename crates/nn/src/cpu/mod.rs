@@ -219,6 +219,10 @@ impl<T: Scalar> Device for Cpu<T> {
         scoring::to_env(units, action, out);
     }
 
+    fn spans(&self, column: &Buffer<T>, width: usize, places: &Vec<u32>, sizes: [usize; 2], out: &mut Buffer<T>) {
+        scoring::spans(column, width, places, sizes, out);
+    }
+
     fn normalise(&self, n: Normalise<'_, Self>, out: &mut Buffer<T>) {
         scoring::normalise(&n, out);
     }
@@ -257,6 +261,13 @@ impl<T: Scalar> Device for Cpu<T> {
 
     fn trajectory_loss(&self, t: TrajectoryLoss<'_, Self>, pass: &mut Pass<Self>, loss: &mut Buffer<T>) {
         loss::trajectory(&t, pass, loss);
+    }
+
+    fn sum(&self, values: &Buffer<T>, sum: &mut Buffer<T>) {
+        let each = values.len() / sum.len();
+        for (values, sum) in values.chunks_exact(each).zip(sum) {
+            *sum = pointwise::sum(values);
+        }
     }
 
     fn add_gradients(&self, sum: &mut Buffer<T>, other: &Buffer<T>) {

@@ -75,3 +75,23 @@ pub(super) fn sum_squares<T: Scalar>(x: &[T]) -> T {
         },
     )
 }
+
+/// The sum, in eight lanes.
+pub(super) fn sum<T: Scalar>(x: &[T]) -> T {
+    vectorised(
+        #[inline(always)]
+        || {
+            let mut sums = [T::ZERO; 8];
+            let chunks = x.chunks_exact(8);
+            for (lane, v) in chunks.remainder().iter().enumerate() {
+                sums[lane] += *v;
+            }
+            for chunk in chunks {
+                for lane in 0..8 {
+                    sums[lane] += chunk[lane];
+                }
+            }
+            sums.into_iter().sum()
+        },
+    )
+}

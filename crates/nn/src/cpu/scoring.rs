@@ -100,3 +100,19 @@ pub(super) fn hidden<T: Scalar>(
         }
     }
 }
+
+/// See [`Device::spans`](crate::Device::spans).
+pub(super) fn spans<T: Scalar>(column: &[T], width: usize, places: &[u32], [steps, rows]: [usize; 2], out: &mut [T]) {
+    for (group, places) in places.chunks_exact(2 * rows).enumerate() {
+        for t in 0..steps {
+            for (n, [first, length]) in places.as_chunks::<2>().0.iter().enumerate() {
+                let to = &mut out[((group * steps + t) * rows + n) * width..][..width];
+                if t < *length as usize {
+                    to.copy_from_slice(&column[(*first as usize + t) * width..][..width]);
+                } else {
+                    to.fill(T::ZERO);
+                }
+            }
+        }
+    }
+}

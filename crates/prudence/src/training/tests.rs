@@ -12,7 +12,7 @@ use rand::RngExt as _;
 
 use super::*;
 use crate::RunFolder;
-use crate::session::Silent;
+use crate::session::{Progress, Silent};
 
 /// A walk whose episodes terminate early at random.
 struct Walk {
@@ -76,31 +76,32 @@ fn task() -> Task {
     Task::with_env("walk", Walk::new, "place < 9").unwrap().with(&settings).unwrap()
 }
 
+/// Progress reports that only have bars.
+struct Bars(fn() -> Box<dyn Bar>);
+
+impl Progress for Bars {
+    fn begin(&self, _: &str, _: u64) -> Box<dyn Bar> {
+        self.0()
+    }
+}
+
 /// Trains these seeds in lockstep, each in its folder of a run, from the start or from its checkpoint.
-fn train_in(run: &Path, seeds: &[u64], bar: impl Fn() -> Box<dyn Bar>) {
+fn train_in(run: &Path, seeds: &[u64], bar: fn() -> Box<dyn Bar>) {
     let task = task();
     let fit = FitSettings { hidden: 4, encoder: vec![], decoder: vec![8], ..FitSettings::default() };
     let model = Arc::new(initial_model::<[Episode]>(&[], &[], [1, 1], 30, &fit, 5).unwrap());
-    let data = Data::new(&task, None, Some(model.clone()), std::path::Path::new(".")).unwrap();
-    let setup = Setup {
-        algorithm: Algorithm::SafesacH,
-        settings: task.settings().training(),
-        env: task.env().clone(),
-        spec: task.spec().clone(),
-        rule: task.rule().clone(),
-        models: vec![model],
-        stored: data.stored.clone(),
-    };
-    let mut population = Population::new(&Cpu::new(), setup.clone(), seeds).unwrap();
+    let source = Source { data: None, model: Some(model) };
+    let data = Data::new(&Cpu::new(), &task, &[source]).unwrap();
     let folder = RunFolder::at(run);
-    let open = |(agent, seed): (usize, &u64)| {
-        let place = folder.agent(0, Algorithm::SafesacH, *seed);
-        let store = folder.episodes(0, Algorithm::SafesacH, *seed);
-        let hash = setup_hash(&setup, &data.hash, *seed).unwrap();
-        OpenRun::open(&mut population, agent, &place, &store, task.name(), hash, bar()).unwrap()
+    let job = |seed: &u64| Job {
+        replica: 0,
+        folder: folder.agent(0, Algorithm::SafesacH, *seed),
+        episodes: folder.episodes(0, Algorithm::SafesacH, *seed),
     };
-    let runs: Vec<OpenRun> = seeds.iter().enumerate().map(open).collect();
-    let outcomes = train(&mut population, runs, &Session::new(1).unwrap()).unwrap();
+    let jobs: Vec<Job> = seeds.iter().map(job).collect();
+    let plan = Plan { task: &task, data: &data, steps: task.settings().train.steps };
+    let session = Session::new(1).unwrap().with_progress(Arc::new(Bars(bar)));
+    let (_, outcomes) = plan.train(&jobs, &session).unwrap();
     outcomes.into_iter().for_each(|outcome| outcome.unwrap());
 }
 
@@ -132,10 +133,12 @@ fn a_population_writes_what_its_agents_write_alone() {
 /// Kills the process at the end of an episode. The agents' checkpoints are then at different steps, or none exist yet.
 #[test]
 fn a_killed_population_resumes_to_the_same_files() {
-    struct Fuse<'a>(&'a AtomicU64);
-    impl Bar for Fuse<'_> {
-        fn set(&self, _: u64) {
-            assert!(self.0.fetch_sub(1, Ordering::Relaxed) > 0, "killed");
+    struct Fuse;
+    impl Bar for Fuse {
+        fn set(&self, step: u64) {
+            // It is set to the steps so far, 0 or those of a checkpoint, when the training begins.
+            let ended = step > 0 && LEFT.fetch_sub(1, Ordering::Relaxed) == 0;
+            assert!(!ended, "killed");
         }
     }
     static LEFT: AtomicU64 = AtomicU64::new(0);
@@ -145,7 +148,7 @@ fn a_killed_population_resumes_to_the_same_files() {
     for episodes in [5, 40, 95, 160] {
         let cut = dir.path().join(format!("cut-{episodes}"));
         LEFT.store(episodes, Ordering::Relaxed);
-        let killed = catch_unwind(AssertUnwindSafe(|| train_in(&cut, &SEEDS, || Box::new(Fuse(&LEFT)))));
+        let killed = catch_unwind(AssertUnwindSafe(|| train_in(&cut, &SEEDS, || Box::new(Fuse))));
         assert!(killed.is_err(), "the training ended before its {episodes}th episode");
         train_in(&cut, &SEEDS, silent);
         for seed in SEEDS {

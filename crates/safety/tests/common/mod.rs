@@ -8,7 +8,7 @@ use prudence_data::{Episode, Segment};
 use prudence_nn::Cpu;
 use prudence_nn::cpu::Buffer;
 use prudence_safety::fit::{Fitter, initial_model};
-use prudence_safety::{EpisodeScores, Error, Fit, FitSettings, SafetyModel, Scorer};
+use prudence_safety::{EpisodeScores, Error, Fit, FitData, FitSettings, SafetyModel, Scorer};
 use rand::RngExt as _;
 
 pub const OBSERVATION: usize = 3;
@@ -62,19 +62,19 @@ pub fn fit(
     settings: &FitSettings,
     seed: u64,
 ) -> Result<SafetyModel, Error> {
-    let mut fit = Fit::new(&CPU, episodes, segments, STEPS, settings, seed)?;
+    let mut fit = Fit::new(&CPU, vec![FitData { episodes, training: segments, seed }], STEPS, settings)?;
     while !fit.done() {
         fit.step()?;
     }
-    fit.model()
+    fit.model(0)
 }
 
 /// The model with its parameters changed; `change` is called with those of each member.
 pub fn changed(model: SafetyModel, settings: &FitSettings, change: impl FnMut(&mut [f32])) -> SafetyModel {
     let each = model.shape().parameters();
-    let mut fitter = Fitter::new(&CPU, model, settings).unwrap();
+    let mut fitter = Fitter::new(&CPU, vec![model], settings).unwrap();
     fitter.parameters.values.chunks_exact_mut(each).for_each(change);
-    fitter.model().unwrap()
+    fitter.model(0).unwrap()
 }
 
 /// A model with widely spread scores that depend on its memory.
