@@ -48,6 +48,8 @@ pub struct Actor<D: Device> {
 /// What goes to the device before each step, all rows at once.
 struct OnHost {
     observation: Vec<f32>,
+    /// Whether the observations on the device are these.
+    is_sent: bool,
     addresses: Vec<u32>,
     active: Vec<f32>,
 }
@@ -66,7 +68,12 @@ impl<D: Device> Actor<D> {
         let (rows, s, a) = (policy.groups * each, scaling.observation_width(), scaling.action_width());
         Ok(Self {
             units: scaling.units(device)?,
-            on_host: OnHost { observation: vec![0.0; rows * s], addresses: vec![0; rows * 6], active: vec![0.0; rows] },
+            on_host: OnHost {
+                observation: vec![0.0; rows * s],
+                is_sent: false,
+                addresses: vec![0; rows * 6],
+                active: vec![0.0; rows],
+            },
             observation: device.buffer(rows * s)?,
             action: device.buffer(rows * a)?,
             state: device.buffer(rows * policy.shape.inputs())?,
@@ -121,6 +128,7 @@ impl<D: Device> Actor<D> {
     pub fn show(&mut self, row: usize, observation: &[f32]) {
         let s = self.units.observation_width;
         self.on_host.observation[row * s..][..s].copy_from_slice(observation);
+        self.on_host.is_sent = false;
     }
 
     /// Sets the noise of a row's action at step `t` of its episode: the stream's normals from block `t * blocks(A)` on.
@@ -132,12 +140,12 @@ impl<D: Device> Actor<D> {
     /// Chooses an action for every row, in the environment's units: `[N, A]`. The weights must be the same buffer in
     /// every call.
     pub fn choose(&mut self, weights: &D::Buf, choose: Choose, actions: &mut [f32]) -> Result<(), Error> {
+        self.send_observations();
         let d = &self.device;
         let program = match choose {
             Choose::Drawn => &mut self.choosing[0],
             Choose::Mode => &mut self.choosing[1],
         };
-        d.write(&mut self.observation, 0, &self.on_host.observation);
         if choose == Choose::Drawn {
             d.write_rows(&mut self.addresses, 0, &self.on_host.addresses);
         }
@@ -162,6 +170,9 @@ impl<D: Device> Actor<D> {
 
     /// Scores the step of each active row: its observation, and its action in `actions`, `[N, A]`.
     pub fn score(&mut self, actions: &[f32], active: &[bool]) -> Result<(), Error> {
+        if self.scorer.is_some() {
+            self.send_observations();
+        }
         let (Some(scorer), Some(tracker)) = (&self.scorer, &mut self.tracker) else { return Ok(()) };
         let d = &self.device;
         for (number, active) in self.on_host.active.iter_mut().zip(active) {
@@ -171,6 +182,12 @@ impl<D: Device> Actor<D> {
         d.write(&mut self.active, 0, &self.on_host.active);
         let step = || scorer.step(tracker, &self.observation, &self.action, &self.active);
         Ok(d.run(&mut self.scoring, step)?)
+    }
+
+    fn send_observations(&mut self) {
+        if !std::mem::replace(&mut self.on_host.is_sent, true) {
+            self.device.write(&mut self.observation, 0, &self.on_host.observation);
+        }
     }
 
     /// The model's log P of each row's last step; nothing without a model.

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use common::{Device, Training, assert_as_alone, assert_resumes};
 use prudence_agent::Algorithm;
-use prudence_agent::population::Setup;
+use prudence_agent::population::{Parallel, Setup};
 use prudence_agent::replay::Stored;
 use prudence_agent::settings::{AgentSettings, MultiplierSettings, TrainSettings, TrainingSettings};
 use prudence_data::{Episode, Rule};

@@ -105,6 +105,9 @@ pub(crate) struct FitJob<'a> {
     pub session: &'a Session,
 }
 
+/// A fitted model with its quality, or why there is none.
+pub(crate) type FitOutcome = Result<(SafetyModel, Fitted), Error>;
+
 /// A fit that has not been completed yet.
 struct Open<'a> {
     job: &'a FitJob<'a>,
@@ -114,12 +117,8 @@ struct Open<'a> {
 
 /// Fits models to the labels of decoded stores, those of all replicas together, and returns each with its quality.
 /// Interrupted fits continue from their states.
-pub(crate) fn fit_all<D: Device>(
-    device: &D,
-    jobs: &[FitJob<'_>],
-    session: &Session,
-) -> Result<Vec<Result<(SafetyModel, Fitted), Error>>, Error> {
-    let mut results: Vec<Option<Result<(SafetyModel, Fitted), Error>>> = Vec::with_capacity(jobs.len());
+pub(crate) fn fit_all<D: Device>(device: &D, jobs: &[FitJob<'_>], session: &Session) -> Result<Vec<FitOutcome>, Error> {
+    let mut results: Vec<Option<FitOutcome>> = Vec::with_capacity(jobs.len());
     let mut open = Vec::new();
     for job in jobs {
         results.push(match Started::of(job) {
@@ -133,7 +132,7 @@ pub(crate) fn fit_all<D: Device>(
     }
     let mut models = fit_open(device, &open, session)?.into_iter();
     let mut open = open.iter();
-    let mut finish = || -> Result<(SafetyModel, Fitted), Error> {
+    let mut finish = || -> FitOutcome {
         match (open.next(), models.next()) {
             (Some(open), Some(model)) => open.finish(device, model?),
             _ => Err(Error::Stopped),
@@ -204,7 +203,7 @@ impl<'a> Started<'a> {
 
 impl Open<'_> {
     /// Measures the model's quality on held-out episodes, and writes both.
-    fn finish<D: Device>(&self, device: &D, model: SafetyModel) -> Result<(SafetyModel, Fitted), Error> {
+    fn finish<D: Device>(&self, device: &D, model: SafetyModel) -> FitOutcome {
         let Self { job: FitJob { task, data, out, session, .. }, segments, setup } = self;
         let model = Arc::new(model);
         let scorer = Scorer::new(device, std::slice::from_ref(&model), task.settings().agent.score_floor)?;

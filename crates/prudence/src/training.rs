@@ -106,12 +106,13 @@ pub(crate) struct Trained<'a, D: Device> {
     pub population: Population<D>,
     /// Whose training succeeded.
     pub agents: Vec<usize>,
+    /// The outcome of each job.
+    outcomes: Vec<Result<(), Error>>,
 }
 
 impl<D: Device> Plan<'_, D> {
-    /// Trains agents of one algorithm in lockstep, each from the start or from its checkpoint. Also returns the outcome of
-    /// each job.
-    fn train<'a>(&self, jobs: &'a [Job], session: &Session) -> Result<(Trained<'a, D>, Vec<Result<(), Error>>), Error> {
+    /// Trains agents of one algorithm in lockstep, each from the start or from its checkpoint.
+    fn train<'a>(&self, jobs: &'a [Job], session: &Session) -> Result<Trained<'a, D>, Error> {
         let [first, ..] = jobs else { return Err(Error::content(Path::new(""), "no agents to train")) };
         let mut settings = self.task.settings().training();
         settings.train.steps = self.steps;
@@ -150,7 +151,7 @@ impl<D: Device> Plan<'_, D> {
         };
         let outcomes: Vec<_> = jobs.iter().zip(outcomes).map(of_job).collect();
         let agents = (0..jobs.len()).filter(|agent| outcomes[*agent].is_ok()).collect();
-        Ok((Trained { jobs, population, agents }, outcomes))
+        Ok(Trained { jobs, population, agents, outcomes })
     }
 }
 
@@ -431,7 +432,8 @@ pub(crate) fn train_all<D: Device, R: Send>(
 ) -> Result<Vec<Result<R, Error>>, Error> {
     use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
     let together = |jobs: &[Job]| -> Result<Vec<Result<R, Error>>, Error> {
-        let (mut trained, outcomes) = plan.train(jobs, session)?;
+        let mut trained = plan.train(jobs, session)?;
+        let outcomes = std::mem::take(&mut trained.outcomes);
         let mut results = if trained.agents.is_empty() { Vec::new() } else { then(&mut trained)? }.into_iter();
         let missing = || Err(Error::Stopped);
         Ok(outcomes.into_iter().map(|outcome| outcome.and_then(|()| results.next().unwrap_or_else(missing))).collect())

@@ -15,14 +15,14 @@ impl<D: Device> Population<D> {
     pub fn lockstep(&mut self) -> Result<Vec<Ended>, Error> {
         let mut ended = Vec::new();
         let mut active = vec![false; self.members.len()];
-        for agent in 0..self.members.len() {
+        for (agent, active) in active.iter_mut().enumerate() {
             let idle = self.members[agent].recorder.done();
             if idle && (self.members[agent].stopped || self.done(agent)) {
                 continue;
             }
-            active[agent] = true;
+            *active = true;
             if idle && let Err(error) = self.start(agent) {
-                active[agent] = false;
+                *active = false;
                 self.fail(agent, error, &mut ended);
             }
         }

@@ -5,7 +5,7 @@ mod training;
 
 use std::sync::Arc;
 
-use prudence_agent::population::Setup;
+use prudence_agent::population::{Parallel, Setup};
 use prudence_agent::replay::{Replay, ReplicaEpisodes, Stored};
 use prudence_agent::settings::{AgentSettings, MultiplierSettings, TrainSettings, TrainingSettings};
 use prudence_agent::{Algorithm, Scaling};

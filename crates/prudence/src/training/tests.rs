@@ -91,7 +91,7 @@ fn train_in(run: &Path, seeds: &[u64], bar: fn() -> Box<dyn Bar>) {
     let fit = FitSettings { hidden: 4, encoder: vec![], decoder: vec![8], ..FitSettings::default() };
     let model = Arc::new(initial_model::<[Episode]>(&[], &[], [1, 1], 30, &fit, 5).unwrap());
     let source = Source { data: None, model: Some(model) };
-    let data = Data::new(&Cpu::new(), &task, &[source]).unwrap();
+    let data = Data::new(&Cpu::<f32>::new(), &task, &[source]).unwrap();
     let folder = RunFolder::at(run);
     let job = |seed: &u64| Job {
         replica: 0,
@@ -101,8 +101,8 @@ fn train_in(run: &Path, seeds: &[u64], bar: fn() -> Box<dyn Bar>) {
     let jobs: Vec<Job> = seeds.iter().map(job).collect();
     let plan = Plan { task: &task, data: &data, steps: task.settings().train.steps };
     let session = Session::new(1).unwrap().with_progress(Arc::new(Bars(bar)));
-    let (_, outcomes) = plan.train(&jobs, &session).unwrap();
-    outcomes.into_iter().for_each(|outcome| outcome.unwrap());
+    let trained = plan.train(&jobs, &session).unwrap();
+    trained.outcomes.into_iter().for_each(|outcome| outcome.unwrap());
 }
 
 /// The bytes of an agent's records, checkpoint and policy, and its episodes.
