@@ -146,6 +146,11 @@ impl Cuda {
         Self { queue, precision: Precision::default(), parts: Arc::default() }
     }
 
+    /// Bytes of the card's memory that are free.
+    pub fn free_memory(&self) -> Result<usize, DeviceError> {
+        self.queue.free_memory()
+    }
+
     fn launch<A>(&self, kernel: &'static str, grid: [usize; 3], threads: usize, shared: usize, arguments: &A) {
         if grid.contains(&0) {
             return;

@@ -285,6 +285,11 @@ impl Queue for Stream {
         self.gpu.multiprocessors
     }
 
+    fn free_memory(&self) -> Result<usize, DeviceError> {
+        let free = self.gpu.enter().and_then(|()| result::mem_get_info()).map_err(|e| failed(&e))?;
+        Ok(free.0)
+    }
+
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
         // SAFETY: the memory is new, and zeroed before any work that comes later in the stream.
         let allocated = self.gpu.enter().and_then(|()| unsafe {

@@ -36,6 +36,8 @@ pub trait Queue: Send + Sync {
     fn fork(&self) -> Result<Arc<dyn Queue>, DeviceError>;
     /// The number of multiprocessors.
     fn multiprocessors(&self) -> usize;
+    /// Bytes of memory that are free.
+    fn free_memory(&self) -> Result<usize, DeviceError>;
     /// Memory of zero bytes.
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError>;
     /// Frees memory, once the work on it is done.

@@ -48,7 +48,8 @@ pub struct Collected {
 pub fn collect(task: &Task, dir: &Path, session: &Session) -> Result<Collected, Error> {
     task.check_warm_up("collect.steps", task.settings().collect.steps)?;
     let settings = task.settings();
-    footprint::training(task, &[Algorithm::Sac], session.agents(settings.run.seeds), settings.collect.steps, 0)?;
+    let agents = session.agents(settings.run.seeds);
+    footprint::training(task, &[Algorithm::Sac], agents, settings.collect.steps, 0, &session.memory()?)?;
     let (folder, task, _lock) = RunFolder::create(dir, task, &Invocation::Collect, None)?;
     collect_in(&task, &folder, session)
 }
@@ -113,7 +114,7 @@ pub fn train(
     let algorithms = &task.settings().run.algo;
     let agents = session.agents(algorithms.len() as u64 * task.settings().run.seeds);
     let stored = stores.iter().map(|path| Ok(Store::open(path)?.steps())).sum::<Result<u64, Error>>()?;
-    footprint::training(task, algorithms, agents, task.settings().train.steps, stored.into())?;
+    footprint::training(task, algorithms, agents, task.settings().train.steps, stored.into(), &session.memory()?)?;
     let (folder, task, _lock) = RunFolder::create(dir, task, &invocation, model)?;
     train_in(&task, &folder, model.cloned(), stores, session)
 }

@@ -76,8 +76,10 @@ pub enum Error {
         path: PathBuf,
     },
     /// Arrays that would not fit into memory; nothing was allocated.
-    #[error("not enough memory for {what}: about {} needed, {} available", bytes(*needed), bytes(*available))]
+    #[error("not enough memory{place} for {what}: about {} needed, {} available", bytes(*needed), bytes(*available))]
     TooMuchMemory {
+        /// Nothing, or ` on the graphics card`.
+        place: &'static str,
         /// What the arrays are for, with the settings that determine their sizes.
         what: String,
         /// Bytes.

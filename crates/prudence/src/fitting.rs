@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::InFile as _;
 use crate::folder::{model_file, quality_file};
+use crate::footprint::Memory;
 use crate::session::Session;
 use crate::{Error, Task, fit_checkpoint, footprint};
 
@@ -118,10 +119,12 @@ struct Open<'a> {
 /// Fits models to the labels of decoded stores, those of all replicas together, and returns each with its quality.
 /// Interrupted fits continue from their states.
 pub(crate) fn fit_all<D: Device>(device: &D, jobs: &[FitJob<'_>], session: &Session) -> Result<Vec<FitOutcome>, Error> {
+    // They are fitted together.
+    let memory = session.memory()?.divided_by(jobs.len());
     let mut results: Vec<Option<FitOutcome>> = Vec::with_capacity(jobs.len());
     let mut open = Vec::new();
     for job in jobs {
-        results.push(match Started::of(job) {
+        results.push(match Started::of(job, &memory) {
             Ok(Started::Completed(model, fitted)) => Some(Ok((model, *fitted))),
             Ok(Started::Open(one)) => {
                 open.push(one);
@@ -186,7 +189,7 @@ enum Started<'a> {
 }
 
 impl<'a> Started<'a> {
-    fn of(job: &'a FitJob<'a>) -> Result<Self, Error> {
+    fn of(job: &'a FitJob<'a>, memory: &Memory) -> Result<Self, Error> {
         let FitJob { task, data, out, seed, .. } = job;
         let segments = data.segments(task.settings().safety.held_out)?;
         let setup = setup_hash(task, data, &segments, *seed);
@@ -195,7 +198,7 @@ impl<'a> Started<'a> {
         }
         FitData { episodes: &data.episodes, training: &segments.training, seed: *seed }.check()?;
         let longest = segments.training.iter().map(|segment| segment.end - segment.start).max();
-        footprint::fit(task, longest.unwrap_or(0))?;
+        footprint::fit(task, longest.unwrap_or(0), memory)?;
         create_dir(out)?;
         Ok(Self::Open(Open { job, segments, setup }))
     }

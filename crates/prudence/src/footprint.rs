@@ -2,6 +2,7 @@
 //! and not a killed process.
 
 use prudence_agent::safesac::{Head, Networks};
+use prudence_cuda::Cuda;
 use prudence_data::files::read_limited;
 use prudence_safety::ModelShape;
 
@@ -16,6 +17,30 @@ struct Part {
     bytes: u128,
 }
 
+/// The memory of the device that does the work.
+pub(crate) struct Memory {
+    /// In messages: nothing, or ` on the graphics card`.
+    place: &'static str,
+    /// Bytes.
+    available: u64,
+    /// How many rows a replay buffer takes for each one in use. A ring has room for episodes of a single step, but on a CPU
+    /// only the rows that are used take memory.
+    rows_per_row: u128,
+}
+
+impl Memory {
+    /// That of the card, or of this machine where there is none.
+    pub(crate) fn of(card: Option<&Cuda>) -> Result<Self, Error> {
+        Ok(match card {
+            None => Self { place: "", available: available(), rows_per_row: 1 },
+            Some(card) => {
+                let free = card.free_memory().map_err(prudence_agent::Error::from)?;
+                Self { place: " on the graphics card", available: free as u64, rows_per_row: 2 }
+            }
+        })
+    }
+}
+
 /// Refuses settings under which `agents` agents at a time would not fit into memory, each training for `steps` steps from
 /// `stored` transitions that they share.
 pub(crate) fn training(
@@ -24,6 +49,7 @@ pub(crate) fn training(
     agents: usize,
     steps: u64,
     stored: u128,
+    memory_of: &Memory,
 ) -> Result<(), Error> {
     let settings = task.settings();
     let (agent, train, multiplier) = (&settings.agent, &settings.train, &settings.multiplier);
@@ -42,12 +68,11 @@ pub(crate) fn training(
     let update = batch * (2 * units * (1 + critics) + 2 * state + 5 * a as u128 + 8);
     let estimate = multiplier.batch as u128 * (2 * units + 2 * state + 3 * a as u128);
     let row = (s + memory + a + 3) as u128;
-    // A ring has room for episodes of a single step, but only the rows that are used take memory.
     let rows = u128::from(steps.min(train.capacity.max(task.spec().horizon) as u64));
-    let own = (rows + rows / 10) * row;
+    let own = (rows + rows / 10) * row * memory_of.rows_per_row;
     let hidden = format!("agent.hidden = {:?}", agent.hidden);
     let in_memory = if train.replay.in_file() { 0 } else { 1 };
-    check(vec![
+    memory_of.check(vec![
         Part { what: format!("the networks of {agents} agents ({hidden})"), bytes: agents * parameters * NUMBER },
         Part {
             what: format!("the updates of {agents} agents (agent.batch = {}, {hidden})", agent.batch),
@@ -69,7 +94,7 @@ pub(crate) fn training(
 }
 
 /// Refuses settings under which a fit to segments of up to `steps` steps would not fit into memory.
-pub(crate) fn fit(task: &Task, steps: usize) -> Result<(), Error> {
+pub(crate) fn fit(task: &Task, steps: usize, memory: &Memory) -> Result<(), Error> {
     let settings = &task.settings().safety;
     let (s, a) = (task.spec().observation.dim(), task.spec().action.dim());
     let shape = ModelShape::new(s, a, &settings.encoder, settings.hidden, &settings.decoder);
@@ -78,7 +103,7 @@ pub(crate) fn fit(task: &Task, steps: usize) -> Result<(), Error> {
     let per_step =
         2 * (layers(&settings.encoder) + layers(&settings.decoder) + (s + a) as u128) + 12 * settings.hidden as u128;
     let members = settings.ensemble as u128;
-    check(vec![
+    memory.check(vec![
         Part {
             what: format!(
                 "the batches of the fit (safety.batch = {}, safety.ensemble = {members}, segments of up to {steps} steps)",
@@ -93,13 +118,21 @@ pub(crate) fn fit(task: &Task, steps: usize) -> Result<(), Error> {
     ])
 }
 
-fn check(parts: Vec<Part>) -> Result<(), Error> {
-    let (needed, available) = (parts.iter().map(|part| part.bytes).sum::<u128>(), available());
-    match parts.into_iter().max_by_key(|part| part.bytes) {
-        Some(Part { what, .. }) if needed > u128::from(available) => {
-            Err(Error::TooMuchMemory { what, needed, available })
+impl Memory {
+    /// The share of each of so many.
+    pub(crate) fn divided_by(self, parts: usize) -> Self {
+        Self { available: self.available / parts.max(1) as u64, ..self }
+    }
+
+    fn check(&self, parts: Vec<Part>) -> Result<(), Error> {
+        let Self { place, available, .. } = *self;
+        let needed = parts.iter().map(|part| part.bytes).sum::<u128>();
+        match parts.into_iter().max_by_key(|part| part.bytes) {
+            Some(Part { what, .. }) if needed > u128::from(available) => {
+                Err(Error::TooMuchMemory { place, what, needed, available })
+            }
+            _ => Ok(()),
         }
-        _ => Ok(()),
     }
 }
 

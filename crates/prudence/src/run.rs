@@ -136,15 +136,15 @@ fn check_memory(task: &Task, session: &Session) -> Result<(), Error> {
     let settings = task.settings();
     let RunSettings { replicas, seeds, rounds, algo, .. } = &settings.run;
     let at_a_time = |agents: u64| session.agents(agents.saturating_mul(*seeds).saturating_mul(*replicas));
-    let collectors = at_a_time(1);
-    footprint::training(task, &[Algorithm::Sac], collectors, settings.collect.steps, 0)?;
+    let (collectors, memory) = (at_a_time(1), session.memory()?);
+    footprint::training(task, &[Algorithm::Sac], collectors, settings.collect.steps, 0, &memory)?;
     // Those of the last round learn from all episodes before it; replicas that run at the same time have their own.
     let safe = algo.iter().filter(|algorithm| algorithm.constraint().is_some()).count() as u64;
     let per_seed =
         u128::from(settings.collect.steps) + *rounds as u128 * u128::from(safe) * u128::from(settings.train.steps);
     let stored = per_seed * u128::from(*seeds) * session.agents(*replicas) as u128;
-    footprint::training(task, algo, at_a_time(safe), settings.train.steps, stored)?;
-    footprint::fit(task, task.spec().horizon)
+    footprint::training(task, algo, at_a_time(safe), settings.train.steps, stored, &memory)?;
+    footprint::fit(task, task.spec().horizon, &memory)
 }
 
 /// Runs what has not been done yet, in a folder that is locked.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use prudence_agent::Threads;
 use prudence_cuda::Cuda;
 
+use crate::footprint::Memory;
 use crate::{DeviceName, Error, device};
 
 /// Receives progress reports. Every method does nothing by default.
@@ -155,9 +156,15 @@ impl Session {
         &*self.progress
     }
 
-    /// The number of agents that are in training at a time, of `jobs` in all.
+    /// The number of agents that are in training at a time, of `jobs` in all: one per thread, or on a graphics card all.
     pub(crate) fn agents(&self, jobs: u64) -> usize {
-        usize::try_from(jobs).unwrap_or(usize::MAX).min(self.pool.current_num_threads())
+        let jobs = usize::try_from(jobs).unwrap_or(usize::MAX);
+        if self.card.is_some() { jobs } else { jobs.min(self.pool.current_num_threads()) }
+    }
+
+    /// The memory of the device that does the work.
+    pub(crate) fn memory(&self) -> Result<Memory, Error> {
+        Memory::of(self.card.as_ref())
     }
 
     /// The threads in which the environments of a population step. On the CPU each agent has a thread to itself.
