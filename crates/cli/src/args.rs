@@ -699,6 +699,33 @@ pub enum BenchCommand {
         #[command(flatten)]
         measure: Measure,
     },
+    /// A step of a population in training: acting, environments, scoring and updates
+    #[command(after_help = "Example:\n  prudence bench train --task half-cheetah --population 40 --device cuda")]
+    Train {
+        /// The name of a task or the path of a task file
+        #[arg(long, default_value = "navigation", value_parser = TaskName, hide_possible_values = true)]
+        task: String,
+        /// Set a value, e.g. train.precision="fp32" (repeatable; overrides --config)
+        #[arg(long, value_name = "SECTION.KEY=VALUE")]
+        set: Vec<String>,
+        /// A TOML file with settings that override the task's (repeatable)
+        #[arg(long, value_name = "FILE")]
+        config: Vec<PathBuf>,
+        /// The algorithm
+        #[arg(long, default_value = "safesac-h")]
+        algo: AlgoName,
+        /// Agents that train in lockstep
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
+        population: u64,
+        /// The device
+        #[arg(long, value_enum, default_value_t)]
+        device: Device,
+        /// Threads in which environments step beside a graphics card [default: the number of cores]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+        threads: Option<u16>,
+        #[command(flatten)]
+        measure: Measure,
+    },
 }
 
 /// How a benchmark measures and prints.

@@ -2,6 +2,7 @@
 
 use prudence_agent::AgentSettings;
 use prudence_agent::actor::{Actor, Choose};
+use prudence_agent::population::Parallel;
 use prudence_agent::safesac::{Head, Learner, Networks, Steering};
 use prudence_core::clock::Stopwatch;
 use prudence_core::random::{StreamId, stream};
@@ -19,7 +20,8 @@ use serde::Serialize;
 
 use prudence_agent::Scaling;
 
-use crate::{Algorithm, DeviceName, Error, device};
+use crate::estimate::{TrainSizes, seconds_per_step};
+use crate::{Algorithm, DeviceName, Error, Session, Task, device};
 
 /// The result of [`update`].
 #[derive(Clone, Debug, Serialize)]
@@ -380,6 +382,56 @@ fn act_on<D: Device>(
     let per_second = n as f64 / watch.seconds();
     let microseconds = 1e6 / per_second;
     Ok(ActBench { bench: "act", population, hidden, ensemble, per_second, microseconds })
+}
+
+/// The result of [`train`].
+#[derive(Clone, Debug, Serialize)]
+pub struct TrainBench {
+    /// Always `train`.
+    pub bench: &'static str,
+    /// The task's name.
+    pub task: String,
+    /// The algorithm.
+    pub algo: Algorithm,
+    /// Agents that train in lockstep.
+    pub population: usize,
+    /// Milliseconds for a step of all agents: acting, environments, scoring and updates.
+    pub milliseconds: f64,
+    /// The same without updates.
+    pub without_updates: f64,
+    /// Environment steps per second, of all agents.
+    pub per_second: f64,
+}
+
+/// Times training: a population's steps and updates, without tests and checkpoints. The environments step on this many
+/// threads (0: the number of cores); on a CPU one after the other.
+pub fn train(
+    task: &Task,
+    algo: Algorithm,
+    population: usize,
+    device: DeviceName,
+    threads: usize,
+    seconds: f64,
+) -> Result<TrainBench, Error> {
+    let session = Session::new(threads)?.on(device)?;
+    let parallel = Parallel { threads: session.threads().unwrap_or_default(), tests: 1 };
+    let measure = |updates_per_step: f64| {
+        let sizes = TrainSizes { algorithm: algo, population, updates_per_step };
+        match session.card() {
+            None => seconds_per_step(&Cpu::<f32>::new(), task, &sizes, parallel.clone(), seconds),
+            Some(card) => seconds_per_step(card, task, &sizes, parallel.clone(), seconds),
+        }
+    };
+    let (one, without_updates) = (measure(task.settings().train.updates_per_step)?, measure(0.0)?);
+    Ok(TrainBench {
+        bench: "train",
+        task: task.name().to_owned(),
+        algo,
+        population,
+        milliseconds: 1e3 * one,
+        without_updates: 1e3 * without_updates,
+        per_second: population as f64 / one,
+    })
 }
 
 /// The result of [`env()`].

@@ -7,7 +7,7 @@ use prudence_agent::replay::Stored;
 use prudence_core::clock::Stopwatch;
 use prudence_core::random::stream;
 use prudence_data::{Episode, Segment};
-use prudence_nn::Cpu;
+use prudence_nn::{Cpu, Device};
 use prudence_safety::fit::{Fitter, initial_model};
 use prudence_safety::{SafetyModel, Scorer};
 use rand::RngExt as _;
@@ -49,11 +49,15 @@ impl Estimate {
         let (run, train) = (&settings.run, &settings.train);
         let threads = session.pool().current_num_threads() as f64;
         // A step of a training, and one of a test episode.
-        let acting = step(task, Algorithm::Sac, 0.0)?;
+        let measure = |algorithm: Algorithm, updates_per_step: f64| {
+            let sizes = TrainSizes { algorithm, population: 1, updates_per_step };
+            seconds_per_step(&Cpu::<f32>::new(), task, &sizes, Parallel::default(), SECONDS)
+        };
+        let acting = measure(Algorithm::Sac, 0.0)?;
         let per_step = |algorithm: Algorithm, steps: u64| -> Result<f64, Error> {
             let tests = settings.run.episodes * 2 + steps / train.record_every * train.test_episodes;
             let tests = tests as f64 * task.spec().horizon as f64 * acting;
-            Ok(steps as f64 * step(task, algorithm, train.updates_per_step)? + tests)
+            Ok(steps as f64 * measure(algorithm, train.updates_per_step)? + tests)
         };
         // Agents on fewer threads than there are, one after the other.
         let on_threads = |agents: u64, seconds: f64| seconds * (agents as f64 / threads).ceil().max(1.0);
@@ -93,16 +97,32 @@ fn model(task: &Task, episodes: &[Episode]) -> Result<SafetyModel, Error> {
     Ok(initial_model(episodes, &used, widths, spec.horizon, &task.settings().safety, 0)?)
 }
 
-/// Seconds per environment step of a training, with this many updates per step.
-fn step(task: &Task, algorithm: Algorithm, updates_per_step: f64) -> Result<f64, Error> {
-    let device = Cpu::<f32>::new();
+/// The training that [`seconds_per_step`] measures.
+pub(crate) struct TrainSizes {
+    pub algorithm: Algorithm,
+    /// Agents that train in lockstep.
+    pub population: usize,
+    /// Updates of each agent per environment step.
+    pub updates_per_step: f64,
+}
+
+/// Seconds per environment step of a population, measured for about `seconds`. There are no stored episodes; the safety
+/// model is an untrained one.
+pub(crate) fn seconds_per_step<D: Device>(
+    device: &D,
+    task: &Task,
+    sizes: &TrainSizes,
+    parallel: Parallel,
+    seconds: f64,
+) -> Result<f64, Error> {
+    let TrainSizes { algorithm, population, updates_per_step } = *sizes;
     let mut settings = task.settings().training();
     settings.train.random_steps = 0;
     settings.train.updates_per_step = updates_per_step;
     let models = if algorithm.constraint().is_some() { vec![Arc::new(model(task, &[])?)] } else { Vec::new() };
     let floor = settings.agent.score_floor;
-    let scorer = models.first().map(|model| Scorer::new(&device, std::slice::from_ref(model), floor)).transpose()?;
-    let stored = Stored::empty(&device, &task.scaling(), scorer.as_ref()).map_err(Error::from)?;
+    let scorer = models.first().map(|model| Scorer::new(device, std::slice::from_ref(model), floor)).transpose()?;
+    let stored = Stored::empty(device, &task.scaling(), scorer.as_ref()).map_err(Error::from)?;
     let setup = Setup {
         algorithm,
         settings,
@@ -111,12 +131,16 @@ fn step(task: &Task, algorithm: Algorithm, updates_per_step: f64) -> Result<f64,
         rule: task.rule().clone(),
         models,
         stored: Arc::new(stored),
-        parallel: Parallel::default(),
+        parallel,
     };
-    let mut population = Population::new(&device, setup, &[0])?;
-    population.lockstep()?;
+    let seeds: Vec<u64> = (0..population as u64).collect();
+    let mut population = Population::new(device, setup, &seeds)?;
+    // A device records what it replays later.
+    for _ in 0..3 {
+        population.lockstep()?;
+    }
     let (watch, mut steps) = (Stopwatch::start(), 0);
-    while watch.seconds() < SECONDS && !population.done(0) {
+    while watch.seconds() < seconds && !population.done(0) {
         population.lockstep()?;
         steps += 1;
     }

@@ -66,6 +66,27 @@ pub fn bench(command: BenchCommand) -> anyhow::Result<()> {
             ];
             print_table(&["hidden", "ensemble", "population", "steps/s", "microseconds"], vec![row]);
         }
+        BenchCommand::Train { task, set, config, algo, population, device, threads, measure } => {
+            let task = Task::new(TaskSettings::resolve(&task, &config, &set)?)?;
+            let threads = threads.map_or(0, usize::from);
+            let one = |algo| bench::train(&task, algo, population as usize, device.name(), threads, measure.seconds);
+            let lines = algo.algorithms().into_iter().map(one).collect::<Result<Vec<_>, _>>()?;
+            if measure.json {
+                return print_json(&lines);
+            }
+            let row = |line: &bench::TrainBench| {
+                vec![
+                    line.task.clone(),
+                    line.algo.name().into(),
+                    line.population.to_string(),
+                    format!("{:.3}", line.milliseconds),
+                    format!("{:.3}", line.without_updates),
+                    format!("{:.0}", line.per_second),
+                ]
+            };
+            let headings = ["task", "algorithm", "population", "ms/step", "without updates", "agent steps/s"];
+            print_table(&headings, lines.iter().map(row).collect());
+        }
         BenchCommand::Env { task, set, config, measure } => {
             let task = Task::new(TaskSettings::resolve(&task, &config, &set)?)?;
             let line = bench::env(task.name(), &mut *task.make_env()?, measure.seconds)?;
