@@ -40,6 +40,10 @@ const WARP: usize = 32;
 const THIN_ROWS: usize = 8;
 /// The most outputs of the kernels for few outputs.
 const NARROW_OUTPUTS: usize = 32;
+/// Of products: threads of a block, columns per tile of a factor, tiles in shared memory.
+const PRODUCT_THREADS: usize = 128;
+const DEPTH: usize = 16;
+const STAGES: usize = 4;
 /// Sums over more rows than this are split into parts of about half as many.
 const LONG: usize = 2048;
 
@@ -165,9 +169,9 @@ impl Cuda {
         self.launch(kernel, [n.div_ceil(BLOCK), owners, 1], BLOCK, 0, arguments);
     }
 
-    /// A warp for each of `n` rows, of each of `owners`.
-    fn warps<A>(&self, kernel: &'static str, n: usize, owners: usize, arguments: &A) {
-        self.launch(kernel, [n.div_ceil(BLOCK / WARP), owners, 1], BLOCK, 0, arguments);
+    /// A warp for each of `n` rows.
+    fn warps<A>(&self, kernel: &'static str, n: usize, arguments: &A) {
+        self.launch(kernel, [n.div_ceil(BLOCK / WARP), 1, 1], BLOCK, 0, arguments);
     }
 
     /// A block for each of `n` owners.
@@ -176,15 +180,14 @@ impl Cuda {
     }
 
     fn product(&self, kind: Kind, product: &args::Product) {
-        const DEPTH: usize = 32;
         let [m, n, groups, splits] = [product.m, product.n, product.groups, product.splits].map(|x| x as usize);
         let tiles = |side: usize| m.div_ceil(side) * n.div_ceil(side) * groups * splits;
         // A large tile reads less, but the card needs work for all its multiprocessors.
         let wide = m > 64 && n > 64 && tiles(128) >= 2 * self.queue.multiprocessors();
         let side = if wide { 128 } else { 64 };
-        let tile = (side * (DEPTH + 4)).max(DEPTH * (side + 8));
         let grid = [m.div_ceil(side), n.div_ceil(side), groups * splits];
-        self.launch(kind.kernel(self.precision, wide), grid, 2 * side, 4 * tile, product);
+        let shared = STAGES * 2 * side * (DEPTH + 4);
+        self.launch(kind.kernel(self.precision, wide), grid, PRODUCT_THREADS, shared, product);
     }
 
     /// Runs `product` into parts of `each` numbers per group, which are then added in order.
@@ -241,7 +244,8 @@ impl Cuda {
                 relu: i32::from(relu),
                 ..Default::default()
             };
-            return self.warps("narrow", rows, groups, &arguments);
+            let grid = [rows.div_ceil(64), groups, outputs.div_ceil(4)];
+            return self.launch("narrow", grid, BLOCK, 0, &arguments);
         }
         self.product(
             Kind::Output,
@@ -371,7 +375,8 @@ impl Cuda {
                 splits: 1,
                 ..Default::default()
             };
-            return self.each("narrow_input", rows * inputs, groups, &arguments);
+            let grid = [rows.div_ceil(64), groups, inputs.div_ceil(WARP)];
+            return self.launch("narrow_input", grid, BLOCK, 0, &arguments);
         }
         let gradient = Rows::strided(gradient, outputs, rows * outputs);
         self.input_product(&gradient, weights, [rows, inputs, outputs], groups, x.first, below, rows * inputs);
@@ -687,7 +692,8 @@ impl Device for Cuda {
             columns: int(columns),
             share: int(share),
         };
-        self.warps("by_columns", rows, groups / share, &arguments);
+        let grid = [rows.div_ceil(32), groups / share, columns.div_ceil(8)];
+        self.launch("by_columns", grid, BLOCK, 0, &arguments);
     }
 
     fn sample(&self, pass: &Pass<Self>, noise: &Array<f32>, clip: LogStd, drawn: &mut Drawn<Self>) {
@@ -838,7 +844,7 @@ impl Device for Cuda {
             epsilon: epsilon as f32,
             share: share as f32,
         };
-        self.each("adam", p.each, p.owners, &arguments);
+        self.each("adam", p.each.div_ceil(4), p.owners, &arguments);
     }
 
     fn gather(&self, replay: &Tables<'_, Self>, rows: &Array<u32>, batch: &mut Batch<Self>) {
@@ -869,7 +875,7 @@ impl Device for Cuda {
             a: int(a),
             reward_scale: units.reward_scale as f32,
         };
-        self.warps("gather", n, 1, &arguments);
+        self.warps("gather", n, &arguments);
     }
 
     fn append(&self, steps: &Appended<Self>, scores: Option<Scored<'_, Self>>, own: &mut Table<Self>) {
@@ -910,7 +916,7 @@ impl Device for Cuda {
             size: int(recalled.size),
             floor: replay.floor as f32,
         };
-        self.warps("recall", n, 1, &arguments);
+        self.warps("recall", n, &arguments);
     }
 
     fn see(

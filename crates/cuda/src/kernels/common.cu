@@ -76,11 +76,49 @@ INLINE float ln_1p_unit(float t) {
 INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp_(-x)); }
 INLINE float softplus(float x) { return max_(x, 0.0f) + ln_1p_unit(exp_(-fabsf(x))); }
 
+INLINE bool aligned(const float *p) { return ((u64)p & 15) == 0; }
+
+// Up to four numbers, at once where their address allows it.
+INLINE void load_four(float (&x)[4], const float *from, int count) {
+  if (count == 4 && aligned(from)) {
+    float4 four = *(const float4 *)from;
+    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] = i < count ? from[i] : 0.0f;
+  }
+}
+INLINE void store_four(float *to, const float (&x)[4], int count) {
+  if (count == 4 && aligned(to)) {
+    *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i < count) to[i] = x[i];
+    }
+  }
+}
+
 // The sum over a warp, the same in every lane and in an order that never changes.
 INLINE float warp_sum(float x) {
 #pragma unroll
   for (int offset = WARP / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(EVERY_LANE, x, offset);
   return x;
+}
+
+// N sums over a warp at once, in an order that never changes: lane l gets sum l % N.
+template <int N> INLINE float warp_sums(float (&x)[N], int lane) {
+#pragma unroll
+  for (int bit = 1; bit < N; bit *= 2) {
+#pragma unroll
+    for (int i = 0; i < N / 2 / bit; ++i) {
+      float kept = lane & bit ? x[2 * i + 1] : x[2 * i], given = lane & bit ? x[2 * i] : x[2 * i + 1];
+      x[i] = kept + __shfl_xor_sync(EVERY_LANE, given, bit);
+    }
+  }
+#pragma unroll
+  for (int bit = N; bit < WARP; bit *= 2) x[0] += __shfl_xor_sync(EVERY_LANE, x[0], bit);
+  return x[0];
 }
 
 // The sum over a block of BLOCK threads, the same in every thread and in an order that never changes.

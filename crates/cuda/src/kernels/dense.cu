@@ -1,16 +1,21 @@
 // Banks of dense layers.
 //
 // Three products make up a layer: the output X W, the gradient of the input D W^T, the gradient of the weights X^T D. They
-// run on the tensor cores, tile by tile: global memory to registers, registers to one half of the shared memory, while the
-// other half is multiplied. `tf32` rounds each factor to 11 bits; `fp32` splits it into two such numbers and adds three of
-// the four partial products, which is as accurate as f32. Layers with few rows or few outputs have kernels of their own.
+// run on the tensor cores, tile by tile: tiles travel from global to shared memory without passing through registers, some
+// steps ahead of the tile that is multiplied. `tf32` rounds each factor to 11 bits; `fp32` splits it into two such numbers
+// and adds three of the four partial products, which is as accurate as f32. Layers with few rows or few outputs have kernels
+// of their own.
 
-// Columns of k per tile.
-#define DEPTH 32
-// Numbers from the start of a row of a tile to the next, so that the lanes of a warp read from different banks.
+// Columns of k per tile, and tiles in shared memory.
+#define DEPTH 16
+#define STAGES 4
+// Numbers from the start of a row of a tile to the next, so that the lanes of a warp read from different banks, and with
+// room for what lies between the start of a row and the aligned address before it.
 #define BY_ROW (DEPTH + 4)
 #define BY_DEPTH(side) ((side) + 8)
-#define TILE(side) ((side) * BY_ROW > DEPTH * BY_DEPTH(side) ? (side) * BY_ROW : DEPTH * BY_DEPTH(side))
+#define TILE(side) ((side) * BY_ROW)
+// Threads of a product: two by two warps, each with a quarter of the tile of the result.
+#define PRODUCT_THREADS 128
 
 enum Kind { OUTPUT, INPUT_GRADIENT, WEIGHT_GRADIENT };
 
@@ -28,63 +33,77 @@ INLINE void multiply(float c[4], const u32 a[4], const u32 b[2]) {
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+
+// Starts to copy four numbers or one to shared memory; zeros if not `inside`.
+INLINE void copy_four(float *to, const float *from, bool inside) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(inside ? 16 : 0)
+               : "memory");
+}
+INLINE void copy_one(float *to, const float *from, bool inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+               :
+               : "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(inside ? 4 : 0)
+               : "memory");
+}
+// Ends a group of copies.
+INLINE void end_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+// Waits for this thread's copies, but for those of the last groups.
+template <int LAST> INLINE void wait_for_copies() { asm volatile("cp.async.wait_group %0;" : : "n"(LAST) : "memory"); }
 #endif
 
-// A matrix of `outers` rows, or two side by side.
+// A matrix whose rows lie one after another, or two such matrices side by side.
 struct Source {
   const float *first, *second;
-  int first_width, second_width, outers;
-  bool in_fours; // whether four numbers can be loaded at once
+  int first_width, second_width;
+  bool in_fours; // whether four numbers can be copied at once
+  int shift;     // the numbers before the matrix that are copied with it, so that `first` is aligned
 };
 
-INLINE bool aligned(const float *p) { return ((u64)p & 15) == 0; }
+INLINE Source source(const float *first, int first_width, const float *second, int second_width) {
+  bool in_fours = first_width % 4 == 0 && second_width % 4 == 0 && aligned(first) && aligned(second);
+  return {first, second, first_width, second_width, in_fours, 0};
+}
 
-INLINE Source source(const float *first, int first_width, const float *second, int second_width, int outers) {
-  Source s = {first, second, first_width, second_width, outers, false};
-  s.in_fours = first_width % 4 == 0 && second_width % 4 == 0 && aligned(first) && aligned(second);
+// Weights, which begin anywhere. Only if the whole width is used may the tiles contain what lies around the matrix: a
+// network's parameters before it and the bias after it.
+INLINE Source weights_source(const float *weights, int width, bool whole) {
+  int shift = whole && width % 4 == 0 ? (int)((u64)weights / 4 % 4) : 0;
+  Source s = source(weights - shift, width, 0, 0);
+  s.shift = shift;
   return s;
 }
 
 INLINE const float *place(const Source &s, int outer, int inner) {
-  return inner < s.first_width ? s.first + (u64)outer * s.first_width + inner
-                               : s.second + (u64)outer * s.second_width + (inner - s.first_width);
+  return inner < s.first_width || !s.second_width ? s.first + (u64)outer * s.first_width + inner
+                                                  : s.second + (u64)outer * s.second_width + (inner - s.first_width);
 }
 
-// Loads this thread's share of a tile of OUTER rows of INNER numbers; 0 outside of the matrix and from `end` on.
-template <int OUTER, int INNER, int THREADS>
-INLINE void load(float (&numbers)[OUTER * INNER / THREADS], const Source &s, int outer, int inner, int outer_end) {
+// Starts to copy a tile of OUTER rows of INNER numbers; 0 outside of the matrix and from `outer_end` on.
+template <int OUTER, int INNER, int ROW>
+INLINE void copy_tile(float *tile, const Source &s, int outer, int inner, int outer_end) {
   int inner_end = s.first_width + s.second_width;
   if (s.in_fours) {
 #pragma unroll
-    for (int i = 0; i < OUTER * INNER / THREADS / 4; ++i) {
-      int number = (threadIdx.x + i * THREADS) * 4;
-      int o = outer + number / INNER, at = inner + number % INNER;
-      float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      if (o < outer_end && at < inner_end) four = *(const float4 *)place(s, o, at);
-      numbers[i * 4] = four.x;
-      numbers[i * 4 + 1] = four.y;
-      numbers[i * 4 + 2] = four.z;
-      numbers[i * 4 + 3] = four.w;
+    for (int i = 0; i < OUTER * INNER / 4 / PRODUCT_THREADS; ++i) {
+      int number = (threadIdx.x + i * PRODUCT_THREADS) * 4, o = number / INNER, at = number % INNER;
+      bool inside = outer + o < outer_end && inner + at < inner_end + s.shift;
+      copy_four(tile + o * ROW + at, inside ? place(s, outer + o, inner + at) : s.first, inside);
+    }
+    if (s.shift) {
+      for (int o = threadIdx.x; o < OUTER; o += PRODUCT_THREADS) {
+        bool inside = outer + o < outer_end && inner + INNER < inner_end + s.shift;
+        copy_four(tile + o * ROW + INNER, inside ? place(s, outer + o, inner + INNER) : s.first, inside);
+      }
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < OUTER * INNER / THREADS; ++i) {
-      int number = threadIdx.x + i * THREADS;
-      int o = outer + number / INNER, at = inner + number % INNER;
-      numbers[i] = o < outer_end && at < inner_end ? *place(s, o, at) : 0.0f;
+    for (int i = 0; i < OUTER * INNER / PRODUCT_THREADS; ++i) {
+      int number = threadIdx.x + i * PRODUCT_THREADS, o = number / INNER, at = number % INNER;
+      bool inside = outer + o < outer_end && inner + at < inner_end;
+      copy_one(tile + o * ROW + at, inside ? place(s, outer + o, inner + at) : s.first, inside);
     }
-  }
-}
-
-// Stores what `load` loaded.
-template <int OUTER, int INNER, int THREADS, bool PRECISE>
-INLINE void store(float *tile, const float (&numbers)[OUTER * INNER / THREADS], bool in_fours) {
-  const int row = INNER == DEPTH ? BY_ROW : BY_DEPTH(INNER);
-#pragma unroll
-  for (int i = 0; i < OUTER * INNER / THREADS; ++i) {
-    int number = in_fours ? (threadIdx.x + i / 4 * THREADS) * 4 + i % 4 : threadIdx.x + i * THREADS;
-    float x = PRECISE ? numbers[i] : __uint_as_float(to_tf32(numbers[i]));
-    tile[number / INNER * row + number % INNER] = x;
   }
 }
 
@@ -92,7 +111,7 @@ INLINE void store(float *tile, const float (&numbers)[OUTER * INNER / THREADS], 
 template <bool PRECISE> struct Factor;
 template <> struct Factor<false> {
   u32 big;
-  __device__ __forceinline__ void set(float x) { big = __float_as_uint(x); }
+  __device__ __forceinline__ void set(float x) { big = to_tf32(x); }
 };
 template <> struct Factor<true> {
   u32 big, small;
@@ -115,100 +134,109 @@ INLINE void multiply_add(float c[4], const Factor<true> a[4], const Factor<true>
   multiply(c, big_a, big_b);
 }
 
-// Grid (tiles of m, tiles of n, groups x splits). SIDE is that of a tile of the result; each warp has ROWS x 32 of it.
-template <int KIND, bool PRECISE, int SIDE, int THREADS> INLINE void product(const Product &a) {
-  const int ACROSS = SIDE / 32, ROWS = SIDE / (THREADS / WARP / ACROSS);
+// Grid (tiles of m, tiles of n, groups x splits). SIDE is that of a tile of the result.
+template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a) {
+  const int PART = SIDE / 2; // of a warp
   const bool A_BY_DEPTH = KIND == WEIGHT_GRADIENT, B_BY_DEPTH = KIND != INPUT_GRADIENT;
-  const int NUMBERS = SIDE * DEPTH / THREADS;
   DYNAMIC_SHARED(shared);
   int group = blockIdx.z % a.groups, split = blockIdx.z / a.groups;
   int m0 = blockIdx.x * SIDE, n0 = blockIdx.y * SIDE;
   // A split takes whole tiles of k.
-  int tiles = (a.k + DEPTH - 1) / DEPTH, per_split = (tiles + a.splits - 1) / a.splits;
+  int all_tiles = (a.k + DEPTH - 1) / DEPTH, per_split = (all_tiles + a.splits - 1) / a.splits;
   int k0 = split * per_split * DEPTH;
   int k_end = min(a.k, k0 + per_split * DEPTH);
+  int tiles = (k_end - k0 + DEPTH - 1) / DEPTH;
 
   const float *first = a.a + (u64)(group / a.a_share) * a.a_stride;
   const float *second = a.second_width ? a.second + (u64)(group / a.second_share) * a.second_stride : 0;
-  const float *right = a.b + (u64)group * a.b_stride;
-  Source left_source = source(first, a.a_width, second, a.second_width, A_BY_DEPTH ? a.k : a.m);
-  Source right_source = source(right, B_BY_DEPTH ? a.n : a.k, 0, 0, B_BY_DEPTH ? a.k : a.n);
+  const float *b = a.b + (u64)group * a.b_stride;
+  Source left_source = source(first, a.a_width, second, a.second_width);
+  Source right_source = KIND == OUTPUT           ? weights_source(b, a.n, true)
+                        : KIND == INPUT_GRADIENT ? weights_source(b, a.k, a.k % DEPTH == 0)
+                                                 : source(b, a.n, 0, 0);
+  auto copy = [&](int tile) {
+    if (tile < tiles) {
+      float *left = shared + tile % STAGES * 2 * TILE(SIDE), *right = left + TILE(SIDE);
+      int k = k0 + tile * DEPTH;
+      if (A_BY_DEPTH) copy_tile<DEPTH, SIDE, BY_DEPTH(SIDE)>(left, left_source, k, m0, k_end);
+      else copy_tile<SIDE, DEPTH, BY_ROW>(left, left_source, m0, k, a.m);
+      if (B_BY_DEPTH) copy_tile<DEPTH, SIDE, BY_DEPTH(SIDE)>(right, right_source, k, n0, k_end);
+      else copy_tile<SIDE, DEPTH, BY_ROW>(right, right_source, n0, k, a.n);
+    }
+    end_copies();
+  };
 
-  float left_numbers[NUMBERS], right_numbers[NUMBERS];
-  float c[ROWS / 16][4][4] = {};
+  float c[PART / 16][PART / 8][4] = {};
   float sum = 0.0f;
-  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  int row = warp / ACROSS * ROWS + lane / 4, column = warp % ACROSS * 32 + lane / 4, deep = lane % 4;
-
-  for (int k = k0, half = 0; k < k_end + DEPTH; k += DEPTH, half ^= 1) {
-    // Loads tile k while tile k - DEPTH is multiplied.
-    if (k < k_end) {
-      if (A_BY_DEPTH) load<DEPTH, SIDE, THREADS>(left_numbers, left_source, k, m0, k_end);
-      else load<SIDE, DEPTH, THREADS>(left_numbers, left_source, m0, k, a.m);
-      if (B_BY_DEPTH) load<DEPTH, SIDE, THREADS>(right_numbers, right_source, k, n0, k_end);
-      else load<SIDE, DEPTH, THREADS>(right_numbers, right_source, n0, k, a.n);
-    }
-    if (k > k0) {
-      const float *left = shared + (half ^ 1) * 2 * TILE(SIDE), *right = left + TILE(SIDE);
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, deep = lane % 4;
+  int row = warp / 2 * PART + lane / 4, column = warp % 2 * PART + lane / 4;
+  for (int tile = 0; tile < STAGES - 1; ++tile) copy(tile);
+  for (int tile = 0; tile < tiles; ++tile) {
+    wait_for_copies<STAGES - 2>();
+    __syncthreads(); // everyone's copies are there, and the tile before has been used
+    copy(tile + STAGES - 1);
+    const float *left = shared + tile % STAGES * 2 * TILE(SIDE), *right = left + TILE(SIDE) + right_source.shift;
 #pragma unroll
-      for (int d = 0; d < DEPTH; d += 8) {
-        Factor<PRECISE> fa[ROWS / 16][4], fb[4][2];
+    for (int d = 0; d < DEPTH; d += 8) {
+      Factor<PRECISE> fa[PART / 16][4];
 #pragma unroll
-        for (int i = 0; i < ROWS / 16; ++i) {
+      for (int i = 0; i < PART / 16; ++i) {
 #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            int r = row + i * 16 + j % 2 * 8, at = d + deep + j / 2 * 4;
-            fa[i][j].set(A_BY_DEPTH ? left[at * BY_DEPTH(SIDE) + r] : left[r * BY_ROW + at]);
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-#pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            int n = column + i * 8, at = d + deep + j * 4;
-            fb[i][j].set(B_BY_DEPTH ? right[at * BY_DEPTH(SIDE) + n] : right[n * BY_ROW + at]);
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < ROWS / 16; ++i) {
-#pragma unroll
-          for (int j = 0; j < 4; ++j) multiply_add(c[i][j], fa[i], fb[j]);
+        for (int j = 0; j < 4; ++j) {
+          int r = row + i * 16 + j % 2 * 8, at = d + deep + j / 2 * 4;
+          fa[i][j].set(A_BY_DEPTH ? left[at * BY_DEPTH(SIDE) + r] : left[r * BY_ROW + at]);
         }
       }
-      if (KIND == WEIGHT_GRADIENT && blockIdx.x == 0 && threadIdx.x < SIDE) {
 #pragma unroll
-        for (int d = 0; d < DEPTH; ++d) sum += right[d * BY_DEPTH(SIDE) + threadIdx.x];
+      for (int j = 0; j < PART / 8; ++j) {
+        Factor<PRECISE> fb[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          int n = column + j * 8, at = d + deep + half * 4;
+          fb[half].set(B_BY_DEPTH ? right[at * BY_DEPTH(SIDE) + n] : right[n * BY_ROW + at]);
+        }
+#pragma unroll
+        for (int i = 0; i < PART / 16; ++i) multiply_add(c[i][j], fa[i], fb);
       }
     }
-    if (k < k_end) {
-      float *left = shared + half * 2 * TILE(SIDE), *right = left + TILE(SIDE);
-      if (A_BY_DEPTH) store<DEPTH, SIDE, THREADS, PRECISE>(left, left_numbers, left_source.in_fours);
-      else store<SIDE, DEPTH, THREADS, PRECISE>(left, left_numbers, left_source.in_fours);
-      if (B_BY_DEPTH) store<DEPTH, SIDE, THREADS, PRECISE>(right, right_numbers, right_source.in_fours);
-      else store<SIDE, DEPTH, THREADS, PRECISE>(right, right_numbers, right_source.in_fours);
+    if (KIND == WEIGHT_GRADIENT && blockIdx.x == 0 && threadIdx.x < SIDE) {
+#pragma unroll
+      for (int d = 0; d < DEPTH; ++d) sum += right[d * BY_DEPTH(SIDE) + threadIdx.x];
     }
-    __syncthreads();
   }
+  wait_for_copies<0>();
 
   float *out = a.out + (u64)group * a.out_stride + (u64)split * a.split_stride;
   const float *bias = KIND == OUTPUT ? a.bias + (u64)group * a.b_stride : 0;
   const float *mask = KIND == INPUT_GRADIENT && a.mask ? a.mask + (u64)group * a.out_stride : 0;
+  bool in_twos = a.n % 2 == 0 && ((u64)out & 7) == 0 && ((u64)mask & 7) == 0;
 #pragma unroll
-  for (int i = 0; i < ROWS / 16; ++i) {
+  for (int i = 0; i < PART / 16; ++i) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
+    for (int half = 0; half < 2; ++half) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        int m = m0 + row + i * 16 + e / 2 * 8, n = n0 + warp % ACROSS * 32 + j * 8 + deep * 2 + e % 2;
+      for (int j = 0; j < PART / 8; ++j) {
+        int m = m0 + row + i * 16 + half * 8, n = n0 + warp % 2 * PART + j * 8 + deep * 2;
         if (m >= a.m || n >= a.n) continue;
+        bool two = n + 1 < a.n;
         u64 at = (u64)m * a.n + n;
-        float x = c[i][j][e];
+        float2 x = make_float2(c[i][j][half * 2], c[i][j][half * 2 + 1]);
         if (KIND == OUTPUT) {
-          x += bias[n];
-          if (a.relu && x <= 0.0f) x = 0.0f; // NaN stays
+          x.x += bias[n];
+          x.y += two ? bias[n + 1] : 0.0f;
+          if (a.relu && x.x <= 0.0f) x.x = 0.0f; // NaN stays
+          if (a.relu && x.y <= 0.0f) x.y = 0.0f;
         }
-        if (KIND == INPUT_GRADIENT && mask && mask[at] <= 0.0f) x = 0.0f;
-        out[at] = x;
+        if (KIND == INPUT_GRADIENT && mask) {
+          float2 activation = in_twos ? *(const float2 *)(mask + at) : make_float2(mask[at], two ? mask[at + 1] : 0.0f);
+          if (activation.x <= 0.0f) x.x = 0.0f;
+          if (activation.y <= 0.0f) x.y = 0.0f;
+        }
+        if (in_twos) *(float2 *)(out + at) = x;
+        else {
+          out[at] = x.x;
+          if (two) out[at + 1] = x.y;
+        }
       }
     }
   }
@@ -218,10 +246,10 @@ template <int KIND, bool PRECISE, int SIDE, int THREADS> INLINE void product(con
 }
 
 #define PRODUCT(name, kind)                                                                                            \
-  KERNEL(128, name##_tf32_64, Product) { product<kind, false, 64, 128>(a); }                                          \
-  KERNEL(256, name##_tf32_128, Product) { product<kind, false, 128, 256>(a); }                                        \
-  KERNEL(128, name##_fp32_64, Product) { product<kind, true, 64, 128>(a); }                                           \
-  KERNEL(256, name##_fp32_128, Product) { product<kind, true, 128, 256>(a); }
+  KERNEL(PRODUCT_THREADS, name##_tf32_64, Product) { product<kind, false, 64>(a); }                                   \
+  KERNEL(PRODUCT_THREADS, name##_tf32_128, Product) { product<kind, false, 128>(a); }                                 \
+  KERNEL(PRODUCT_THREADS, name##_fp32_64, Product) { product<kind, true, 64>(a); }                                    \
+  KERNEL(PRODUCT_THREADS, name##_fp32_128, Product) { product<kind, true, 128>(a); }
 
 PRODUCT(output, OUTPUT)
 PRODUCT(input_gradient, INPUT_GRADIENT)
@@ -276,40 +304,65 @@ KERNEL(BLOCK, thin, Thin) {
   }
 }
 
-// Layers of few outputs, such as the last. A warp for each row. Grid (8 rows, groups).
+// Layers of few outputs, such as the last. A warp takes 8 rows and 4 outputs; its lanes share k.
+// Grid (64 rows, groups, 4 outputs).
+#define NARROW_ROWS 8
+#define NARROW_OUTPUTS 4
 KERNEL(BLOCK, narrow, Narrow) {
-  int row = blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  if (row >= a.rows) return;
-  u64 at = (u64)blockIdx.y * a.rows + row;
-  const float *x = a.x + at * a.k;
-  const float *weights = a.weights + (u64)blockIdx.y * a.stride;
-  for (int n = 0; n < a.n; ++n) {
-    float sum = 0.0f;
-    for (int k = lane; k < a.k; k += WARP) sum = fma_(x[k], weights[k * a.n + n], sum);
-    sum = warp_sum(sum);
-    if (lane == n) {
-      float y = sum + weights[(u64)a.k * a.n + n];
-      a.out[at * a.n + n] = a.relu && y <= 0.0f ? 0.0f : y;
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+  int row0 = (blockIdx.x * (BLOCK / WARP) + warp) * NARROW_ROWS, n0 = blockIdx.z * NARROW_OUTPUTS;
+  int rows = min(NARROW_ROWS, a.rows - row0), outputs = min(NARROW_OUTPUTS, a.n - n0);
+  if (rows <= 0) return;
+  u64 at = (u64)blockIdx.y * a.rows + row0;
+  const float *x = a.x + at * a.k, *weights = a.weights + (u64)blockIdx.y * a.stride + n0;
+  float sum[NARROW_OUTPUTS][NARROW_ROWS] = {};
+#pragma unroll 2
+  for (int k = lane; k < a.k; k += WARP) {
+    float w[NARROW_OUTPUTS], one[NARROW_ROWS];
+#pragma unroll
+    for (int i = 0; i < NARROW_ROWS; ++i) one[i] = i < rows ? x[(u64)i * a.k + k] : 0.0f;
+#pragma unroll
+    for (int n = 0; n < NARROW_OUTPUTS; ++n) w[n] = n < outputs ? weights[(u64)k * a.n + n] : 0.0f;
+#pragma unroll
+    for (int n = 0; n < NARROW_OUTPUTS; ++n) {
+#pragma unroll
+      for (int i = 0; i < NARROW_ROWS; ++i) sum[n][i] = fma_(one[i], w[n], sum[n][i]);
     }
+  }
+#pragma unroll
+  for (int n = 0; n < NARROW_OUTPUTS; ++n) {
+    if (n >= outputs) break;
+    float y = warp_sums(sum[n], lane) + weights[(u64)a.k * a.n + n];
+    if (lane < rows) a.out[(at + lane) * a.n + n0 + n] = a.relu && y <= 0.0f ? 0.0f : y;
   }
 }
 
-// The gradient of their input. Grid (numbers of the input, groups).
+// The gradient of their input. A warp takes 8 rows, a lane one k. Grid (64 rows, groups, 32 k).
 KERNEL(BLOCK, narrow_input, Narrow) {
-  u64 i = thread_number();
-  if (i >= (u64)a.rows * a.k) return;
-  int row = (int)(i / a.k), k = (int)(i % a.k);
-  i += (u64)blockIdx.y * a.rows * a.k;
-  const float *gradient = a.out + ((u64)blockIdx.y * a.rows + row) * a.n;
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+  int row0 = (blockIdx.x * (BLOCK / WARP) + warp) * NARROW_ROWS, k = blockIdx.z * WARP + lane;
+  int rows = min(NARROW_ROWS, a.rows - row0);
+  if (rows <= 0 || k >= a.k) return;
+  u64 at = (u64)blockIdx.y * a.rows + row0;
+  const float *x = a.x + at * a.k + k, *gradient = a.out + at * a.n;
   const float *weights = a.weights + (u64)blockIdx.y * a.stride + (u64)k * a.n;
-  float sum = 0.0f;
-  for (int n = 0; n < a.n; ++n) sum = fma_(gradient[n], weights[n], sum);
-  a.d_x[i] = a.x[i] <= 0.0f ? 0.0f : sum;
+  float *d_x = a.d_x + at * a.k + k;
+  float activation[NARROW_ROWS], sum[NARROW_ROWS] = {};
+#pragma unroll
+  for (int i = 0; i < NARROW_ROWS; ++i) activation[i] = i < rows ? x[(u64)i * a.k] : 0.0f;
+  for (int n = 0; n < a.n; ++n) {
+    float w = weights[n];
+#pragma unroll
+    for (int i = 0; i < NARROW_ROWS; ++i) sum[i] = i < rows ? fma_(gradient[i * a.n + n], w, sum[i]) : 0.0f;
+  }
+#pragma unroll
+  for (int i = 0; i < NARROW_ROWS; ++i) {
+    if (i < rows) d_x[(u64)i * a.k] = activation[i] <= 0.0f ? 0.0f : sum[i];
+  }
 }
 
-// The gradient of their weights and, as row k, of their bias. Each warp takes a slice of the rows, each lane a row of the
-// weights. Grid (32 rows of weights, 4 outputs, groups x splits).
-#define NARROW_OUTPUTS 4
+// The gradient of their weights and, as row k, of their bias. Each warp takes every eighth batch of 8 rows, each lane a row
+// of the weights. Grid (32 rows of weights, 4 outputs, groups x splits).
 KERNEL(BLOCK, narrow_weights, Narrow) {
   __shared__ float sums[BLOCK / WARP][NARROW_OUTPUTS][WARP];
   int group = blockIdx.z % a.groups, split = blockIdx.z / a.groups;
@@ -317,15 +370,20 @@ KERNEL(BLOCK, narrow_weights, Narrow) {
   int k = blockIdx.x * WARP + lane, n = blockIdx.y * NARROW_OUTPUTS;
   int per_split = (a.rows + a.splits - 1) / a.splits;
   int end = min(a.rows, (split + 1) * per_split);
-  const float *x = a.x + (u64)group * a.rows * a.k, *gradient = a.out + (u64)group * a.rows * a.n;
+  const float *x = a.x + (u64)group * a.rows * a.k + k, *gradient = a.out + (u64)group * a.rows * a.n + n;
   float sum[NARROW_OUTPUTS] = {};
   if (k <= a.k) {
-#pragma unroll 4
-    for (int row = split * per_split + warp; row < end; row += BLOCK / WARP) {
-      float one = k < a.k ? x[(u64)row * a.k + k] : 1.0f;
+    for (int row = split * per_split + warp * NARROW_ROWS; row < end; row += BLOCK / WARP * NARROW_ROWS) {
+      float one[NARROW_ROWS];
 #pragma unroll
-      for (int i = 0; i < NARROW_OUTPUTS; ++i) {
-        if (n + i < a.n) sum[i] = fma_(one, gradient[(u64)row * a.n + n + i], sum[i]);
+      for (int i = 0; i < NARROW_ROWS; ++i) one[i] = k == a.k ? 1.0f : row + i < end ? x[(u64)(row + i) * a.k] : 0.0f;
+#pragma unroll
+      for (int i = 0; i < NARROW_ROWS; ++i) {
+        if (row + i >= end) break;
+#pragma unroll
+        for (int j = 0; j < NARROW_OUTPUTS; ++j) {
+          if (n + j < a.n) sum[j] = fma_(one[i], gradient[(u64)(row + i) * a.n + j], sum[j]);
+        }
       }
     }
   }
@@ -340,20 +398,37 @@ KERNEL(BLOCK, narrow_weights, Narrow) {
 }
 
 // The gradient of an action: the first layer's, at the columns of the action, summed over an agent's networks.
-// A warp for each row. Grid (8 rows, agents).
+// A warp takes 4 rows and 8 columns; its lanes share the units. Grid (32 rows, agents, 8 columns).
+#define COLUMN_ROWS 4
+#define COLUMNS 8
 KERNEL(BLOCK, by_columns, ByColumns) {
-  int row = blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  if (row >= a.rows) return;
-  for (int column = 0; column < a.columns; ++column) {
-    float total = 0.0f;
-    for (int i = 0; i < a.share; ++i) {
-      u64 network = (u64)blockIdx.y * a.share + i;
-      const float *gradient = a.gradient + (network * a.rows + row) * a.n;
-      const float *weights = a.weights + network * a.stride + (u64)column * a.n;
-      float sum = 0.0f;
-      for (int n = lane; n < a.n; n += WARP) sum = fma_(gradient[n], weights[n], sum);
-      total += warp_sum(sum);
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+  int row0 = (blockIdx.x * (BLOCK / WARP) + warp) * COLUMN_ROWS, column0 = blockIdx.z * COLUMNS;
+  int rows = min(COLUMN_ROWS, a.rows - row0), columns = min(COLUMNS, a.columns - column0);
+  if (rows <= 0) return;
+  float sum[COLUMNS][COLUMN_ROWS] = {};
+  for (int network = blockIdx.y * a.share; network < (int)(blockIdx.y + 1) * a.share; ++network) {
+    const float *gradient = a.gradient + ((u64)network * a.rows + row0) * a.n;
+    const float *weights = a.weights + (u64)network * a.stride + (u64)column0 * a.n;
+#pragma unroll 2
+    for (int n = lane; n < a.n; n += WARP) {
+      float one[COLUMN_ROWS], w[COLUMNS];
+#pragma unroll
+      for (int i = 0; i < COLUMN_ROWS; ++i) one[i] = i < rows ? gradient[(u64)i * a.n + n] : 0.0f;
+#pragma unroll
+      for (int c = 0; c < COLUMNS; ++c) w[c] = c < columns ? weights[(u64)c * a.n + n] : 0.0f;
+#pragma unroll
+      for (int c = 0; c < COLUMNS; ++c) {
+#pragma unroll
+        for (int i = 0; i < COLUMN_ROWS; ++i) sum[c][i] = fma_(one[i], w[c], sum[c][i]);
+      }
     }
-    if (lane == column % WARP) a.out[((u64)blockIdx.y * a.rows + row) * a.columns + column] = total;
+  }
+  float *out = a.out + ((u64)blockIdx.y * a.rows + row0) * a.columns + column0;
+#pragma unroll
+  for (int c = 0; c < COLUMNS; ++c) {
+    if (c >= columns) break;
+    float total = warp_sums(sum[c], lane);
+    if (lane < rows) out[lane * a.columns + c] = total;
   }
 }
