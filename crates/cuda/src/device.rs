@@ -40,8 +40,7 @@ const WARP: usize = 32;
 const THIN_ROWS: usize = 8;
 /// The most outputs of the kernels for few outputs.
 const NARROW_OUTPUTS: usize = 32;
-/// Of products: threads of a block, columns per tile of a factor, tiles in shared memory.
-const PRODUCT_THREADS: usize = 128;
+/// Of products: columns per tile of a factor, and tiles in shared memory.
 const DEPTH: usize = 16;
 const STAGES: usize = 4;
 /// Sums over more rows than this are split into parts of about half as many.
@@ -187,7 +186,7 @@ impl Cuda {
         let side = if wide { 128 } else { 64 };
         let grid = [m.div_ceil(side), n.div_ceil(side), groups * splits];
         let shared = STAGES * 2 * side * (DEPTH + 4);
-        self.launch(kind.kernel(self.precision, wide), grid, PRODUCT_THREADS, shared, product);
+        self.launch(kind.kernel(self.precision, wide), grid, 2 * side, shared, product);
     }
 
     /// Runs `product` into parts of `each` numbers per group, which are then added in order.

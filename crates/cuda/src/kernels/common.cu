@@ -7,9 +7,11 @@ typedef unsigned long long u64;
 
 #ifndef EMULATED
 #define INLINE __device__ __forceinline__
-// A kernel for blocks of up to so many threads, whose struct of arguments is called a.
-#define KERNEL(threads, name, Arguments)                                                                               \
-  extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Arguments a)
+// A kernel for blocks of up to so many threads, of which so many must fit on a multiprocessor, whose struct of arguments is
+// called a.
+#define KERNEL_OF(threads, blocks, name, Arguments)                                                                    \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Arguments a)
+#define KERNEL(threads, name, Arguments) KERNEL_OF(threads, 1, name, Arguments)
 // The shared memory whose size is given at the launch.
 #define DYNAMIC_SHARED(name) float *name = dynamic_shared
 extern __shared__ float dynamic_shared[];

@@ -14,8 +14,8 @@
 #define BY_ROW (DEPTH + 4)
 #define BY_DEPTH(side) ((side) + 8)
 #define TILE(side) ((side) * BY_ROW)
-// Threads of a product: two by two warps, each with a quarter of the tile of the result.
-#define PRODUCT_THREADS 128
+// Threads of a product: two by two or four warps.
+#define PRODUCT_THREADS(side) ((side) * 2)
 
 enum Kind { OUTPUT, INPUT_GRADIENT, WEIGHT_GRADIENT };
 
@@ -75,35 +75,37 @@ INLINE Source weights_source(const float *weights, int width, bool whole) {
   return s;
 }
 
-INLINE const float *place(const Source &s, int outer, int inner) {
-  return inner < s.first_width || !s.second_width ? s.first + (u64)outer * s.first_width + inner
-                                                  : s.second + (u64)outer * s.second_width + (inner - s.first_width);
+// Starts to copy a tile of OUTER rows of INNER numbers, AT_ONCE at a time; 0 outside of the matrix and from `outer_end` on.
+template <int OUTER, int INNER, int ROW, int THREADS, int AT_ONCE>
+INLINE void copy_tile(float *tile, const Source &s, int outer, int inner, int outer_end) {
+  const int PER_ROW = INNER / AT_ONCE, ROWS = THREADS / PER_ROW; // of the block's threads at once
+  int o = threadIdx.x / PER_ROW, at = threadIdx.x % PER_ROW * AT_ONCE;
+  tile += o * ROW + at;
+  outer += o;
+  inner += at;
+  bool is_first = inner < s.first_width + s.shift;
+  int width = is_first ? s.first_width : s.second_width;
+  int left = inner < s.first_width + s.second_width + s.shift ? outer_end - outer : 0;
+  const float *from = (is_first ? s.first + inner : s.second + (inner - s.first_width)) + (u64)outer * width;
+#pragma unroll
+  for (int i = 0; i < OUTER / ROWS; ++i) {
+    bool inside = i * ROWS < left;
+    if (AT_ONCE == 4) copy_four(tile + i * ROWS * ROW, inside ? from : s.first, inside);
+    else copy_one(tile + i * ROWS * ROW, inside ? from : s.first, inside);
+    from += ROWS * width;
+  }
 }
 
-// Starts to copy a tile of OUTER rows of INNER numbers; 0 outside of the matrix and from `outer_end` on.
-template <int OUTER, int INNER, int ROW>
+template <int OUTER, int INNER, int ROW, int THREADS>
 INLINE void copy_tile(float *tile, const Source &s, int outer, int inner, int outer_end) {
-  int inner_end = s.first_width + s.second_width;
-  if (s.in_fours) {
-#pragma unroll
-    for (int i = 0; i < OUTER * INNER / 4 / PRODUCT_THREADS; ++i) {
-      int number = (threadIdx.x + i * PRODUCT_THREADS) * 4, o = number / INNER, at = number % INNER;
-      bool inside = outer + o < outer_end && inner + at < inner_end + s.shift;
-      copy_four(tile + o * ROW + at, inside ? place(s, outer + o, inner + at) : s.first, inside);
-    }
-    if (s.shift) {
-      for (int o = threadIdx.x; o < OUTER; o += PRODUCT_THREADS) {
-        bool inside = outer + o < outer_end && inner + INNER < inner_end + s.shift;
-        copy_four(tile + o * ROW + INNER, inside ? place(s, outer + o, inner + INNER) : s.first, inside);
-      }
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < OUTER * INNER / PRODUCT_THREADS; ++i) {
-      int number = threadIdx.x + i * PRODUCT_THREADS, o = number / INNER, at = number % INNER;
-      bool inside = outer + o < outer_end && inner + at < inner_end;
-      copy_one(tile + o * ROW + at, inside ? place(s, outer + o, inner + at) : s.first, inside);
-    }
+  if (!s.in_fours) return copy_tile<OUTER, INNER, ROW, THREADS, 1>(tile, s, outer, inner, outer_end);
+  copy_tile<OUTER, INNER, ROW, THREADS, 4>(tile, s, outer, inner, outer_end);
+  // What the shift moved beyond the last four of a row.
+  int o = threadIdx.x;
+  if (s.shift && o < OUTER) {
+    bool inside = outer + o < outer_end && inner + INNER < s.first_width + s.shift;
+    const float *from = s.first + (u64)(outer + o) * s.first_width + inner + INNER;
+    copy_four(tile + o * ROW + INNER, inside ? from : s.first, inside);
   }
 }
 
@@ -136,7 +138,8 @@ INLINE void multiply_add(float c[4], const Factor<true> a[4], const Factor<true>
 
 // Grid (tiles of m, tiles of n, groups x splits). SIDE is that of a tile of the result.
 template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a) {
-  const int PART = SIDE / 2; // of a warp
+  const int THREADS = PRODUCT_THREADS(SIDE), ACROSS = THREADS / WARP / 2;
+  const int ROWS = SIDE / 2, COLUMNS = SIDE / ACROSS; // of a warp
   const bool A_BY_DEPTH = KIND == WEIGHT_GRADIENT, B_BY_DEPTH = KIND != INPUT_GRADIENT;
   DYNAMIC_SHARED(shared);
   int group = blockIdx.z % a.groups, split = blockIdx.z / a.groups;
@@ -158,18 +161,18 @@ template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a
     if (tile < tiles) {
       float *left = shared + tile % STAGES * 2 * TILE(SIDE), *right = left + TILE(SIDE);
       int k = k0 + tile * DEPTH;
-      if (A_BY_DEPTH) copy_tile<DEPTH, SIDE, BY_DEPTH(SIDE)>(left, left_source, k, m0, k_end);
-      else copy_tile<SIDE, DEPTH, BY_ROW>(left, left_source, m0, k, a.m);
-      if (B_BY_DEPTH) copy_tile<DEPTH, SIDE, BY_DEPTH(SIDE)>(right, right_source, k, n0, k_end);
-      else copy_tile<SIDE, DEPTH, BY_ROW>(right, right_source, n0, k, a.n);
+      if (A_BY_DEPTH) copy_tile<DEPTH, SIDE, BY_DEPTH(SIDE), THREADS>(left, left_source, k, m0, k_end);
+      else copy_tile<SIDE, DEPTH, BY_ROW, THREADS>(left, left_source, m0, k, a.m);
+      if (B_BY_DEPTH) copy_tile<DEPTH, SIDE, BY_DEPTH(SIDE), THREADS>(right, right_source, k, n0, k_end);
+      else copy_tile<SIDE, DEPTH, BY_ROW, THREADS>(right, right_source, n0, k, a.n);
     }
     end_copies();
   };
 
-  float c[PART / 16][PART / 8][4] = {};
+  float c[ROWS / 16][COLUMNS / 8][4] = {};
   float sum = 0.0f;
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, deep = lane % 4;
-  int row = warp / 2 * PART + lane / 4, column = warp % 2 * PART + lane / 4;
+  int row = warp / ACROSS * ROWS + lane / 4, column = warp % ACROSS * COLUMNS + lane / 4;
   for (int tile = 0; tile < STAGES - 1; ++tile) copy(tile);
   for (int tile = 0; tile < tiles; ++tile) {
     wait_for_copies<STAGES - 2>();
@@ -178,9 +181,9 @@ template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a
     const float *left = shared + tile % STAGES * 2 * TILE(SIDE), *right = left + TILE(SIDE) + right_source.shift;
 #pragma unroll
     for (int d = 0; d < DEPTH; d += 8) {
-      Factor<PRECISE> fa[PART / 16][4];
+      Factor<PRECISE> fa[ROWS / 16][4];
 #pragma unroll
-      for (int i = 0; i < PART / 16; ++i) {
+      for (int i = 0; i < ROWS / 16; ++i) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           int r = row + i * 16 + j % 2 * 8, at = d + deep + j / 2 * 4;
@@ -188,7 +191,7 @@ template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a
         }
       }
 #pragma unroll
-      for (int j = 0; j < PART / 8; ++j) {
+      for (int j = 0; j < COLUMNS / 8; ++j) {
         Factor<PRECISE> fb[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -196,7 +199,7 @@ template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a
           fb[half].set(B_BY_DEPTH ? right[at * BY_DEPTH(SIDE) + n] : right[n * BY_ROW + at]);
         }
 #pragma unroll
-        for (int i = 0; i < PART / 16; ++i) multiply_add(c[i][j], fa[i], fb);
+        for (int i = 0; i < ROWS / 16; ++i) multiply_add(c[i][j], fa[i], fb);
       }
     }
     if (KIND == WEIGHT_GRADIENT && blockIdx.x == 0 && threadIdx.x < SIDE) {
@@ -211,12 +214,12 @@ template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a
   const float *mask = KIND == INPUT_GRADIENT && a.mask ? a.mask + (u64)group * a.out_stride : 0;
   bool in_twos = a.n % 2 == 0 && ((u64)out & 7) == 0 && ((u64)mask & 7) == 0;
 #pragma unroll
-  for (int i = 0; i < PART / 16; ++i) {
+  for (int i = 0; i < ROWS / 16; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
-      for (int j = 0; j < PART / 8; ++j) {
-        int m = m0 + row + i * 16 + half * 8, n = n0 + warp % 2 * PART + j * 8 + deep * 2;
+      for (int j = 0; j < COLUMNS / 8; ++j) {
+        int m = m0 + row + i * 16 + half * 8, n = n0 + warp % ACROSS * COLUMNS + j * 8 + deep * 2;
         if (m >= a.m || n >= a.n) continue;
         bool two = n + 1 < a.n;
         u64 at = (u64)m * a.n + n;
@@ -246,10 +249,10 @@ template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a
 }
 
 #define PRODUCT(name, kind)                                                                                            \
-  KERNEL(PRODUCT_THREADS, name##_tf32_64, Product) { product<kind, false, 64>(a); }                                   \
-  KERNEL(PRODUCT_THREADS, name##_tf32_128, Product) { product<kind, false, 128>(a); }                                 \
-  KERNEL(PRODUCT_THREADS, name##_fp32_64, Product) { product<kind, true, 64>(a); }                                    \
-  KERNEL(PRODUCT_THREADS, name##_fp32_128, Product) { product<kind, true, 128>(a); }
+  KERNEL_OF(PRODUCT_THREADS(64), 4, name##_tf32_64, Product) { product<kind, false, 64>(a); }                                   \
+  KERNEL_OF(PRODUCT_THREADS(128), 2, name##_tf32_128, Product) { product<kind, false, 128>(a); }                                 \
+  KERNEL_OF(PRODUCT_THREADS(64), 4, name##_fp32_64, Product) { product<kind, true, 64>(a); }                                    \
+  KERNEL_OF(PRODUCT_THREADS(128), 1, name##_fp32_128, Product) { product<kind, true, 128>(a); }
 
 PRODUCT(output, OUTPUT)
 PRODUCT(input_gradient, INPUT_GRADIENT)

@@ -20,6 +20,8 @@
   static const emulator::Register<Arguments> register_##name(#name, threads, name);                                    \
   static void name(const Arguments &a)
 
+#define KERNEL_OF(threads, blocks, name, Arguments) KERNEL(threads, name, Arguments)
+
 struct Index { unsigned x, y, z; };
 static thread_local Index threadIdx, blockIdx, blockDim, gridDim;
 struct float4 { float x, y, z, w; };
