@@ -39,10 +39,10 @@ const WARP: usize = 32;
 /// The most rows of the kernel for few rows.
 const THIN_ROWS: usize = 8;
 /// The most outputs of the kernels for few outputs.
-const NARROW_OUTPUTS: usize = 32;
+const NARROW_OUTPUTS: usize = 16;
 /// Of products: columns per tile of a factor, and tiles in shared memory.
-const DEPTH: usize = 16;
-const STAGES: usize = 4;
+const DEPTH: usize = 32;
+const STAGES: usize = 2;
 /// Sums over more rows than this are split into parts of about half as many.
 const LONG: usize = 2048;
 
@@ -473,7 +473,7 @@ fn weights_of<S>(net: &Bank<S>, weights: &Array<f32>, parameters: usize) -> Weig
 /// Whether the kernels for few outputs take a layer.
 fn is_narrow(layer: &Layer, x: &Rows) -> bool {
     let plain = x.second_width == 0 && x.first_share == 1;
-    plain && layer.outputs <= NARROW_OUTPUTS && layer.inputs > NARROW_OUTPUTS
+    plain && layer.outputs <= NARROW_OUTPUTS && layer.inputs >= WARP
 }
 
 fn factors(x: &Rows, groups: usize) -> args::Product {

@@ -13,31 +13,34 @@ INLINE float adam_step(const Adam &a, int owner, float weight, float gradient, M
   return shrunk - a.rate[owner] * m.first / fma_(sqrtf(m.second), a.correction[owner], a.epsilon);
 }
 
-// A thread for four numbers. Grid (numbers of an owner, owners).
-KERNEL(BLOCK, adam, Adam) {
-  u64 i = thread_number() * 4;
-  int owner = blockIdx.y;
-  if (i >= (u64)a.each || a.active[owner] == 0.0f) return;
-  int count = min(4, a.each - (int)i);
-  i += (u64)owner * a.each;
-  float weight[4], gradient[4], first[4], second[4], behind[4] = {};
-  load_four(weight, a.values + i, count);
-  load_four(gradient, a.gradients + i, count);
-  load_four(first, a.first + i, count);
-  load_four(second, a.second + i, count);
-  if (a.follower) load_four(behind, a.follower + i, count);
+template <int AT_ONCE> INLINE void adam_steps(const Adam &a, int owner, u64 i) {
+  float weight[AT_ONCE], gradient[AT_ONCE], first[AT_ONCE], second[AT_ONCE], behind[AT_ONCE] = {};
+  load(weight, a.values + i);
+  load(gradient, a.gradients + i);
+  load(first, a.first + i);
+  load(second, a.second + i);
+  if (a.follower) load(behind, a.follower + i);
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
+  for (int j = 0; j < AT_ONCE; ++j) {
     Moments moments = {first[j], second[j]};
     weight[j] = adam_step(a, owner, weight[j], gradient[j], moments);
     first[j] = moments.first;
     second[j] = moments.second;
     behind[j] = fma_(a.share, weight[j] - behind[j], behind[j]);
   }
-  store_four(a.values + i, weight, count);
-  store_four(a.first + i, first, count);
-  store_four(a.second + i, second, count);
-  if (a.follower) store_four(a.follower + i, behind, count);
+  store(a.values + i, weight);
+  store(a.first + i, first);
+  store(a.second + i, second);
+  if (a.follower) store(a.follower + i, behind);
+}
+
+// A thread for four numbers. Grid (numbers of an owner, owners).
+KERNEL(BLOCK, adam, Adam) {
+  int i = (int)thread_number() * 4, owner = blockIdx.y;
+  if (i >= a.each || a.active[owner] == 0.0f) return;
+  u64 start = (u64)owner * a.each;
+  if (a.each % 4 == 0) return adam_steps<4>(a, owner, start + i);
+  for (int j = i; j < min(i + 4, a.each); ++j) adam_steps<1>(a, owner, start + j);
 }
 
 // The factor that limits the norm of an owner's gradients. A block for each owner.

@@ -80,25 +80,19 @@ INLINE float softplus(float x) { return max_(x, 0.0f) + ln_1p_unit(exp_(-fabsf(x
 
 INLINE bool aligned(const float *p) { return ((u64)p & 15) == 0; }
 
-// Up to four numbers, at once where their address allows it.
-INLINE void load_four(float (&x)[4], const float *from, int count) {
-  if (count == 4 && aligned(from)) {
+// Four numbers, whose address is a multiple of 16, at once; or one.
+template <int N> INLINE void load(float (&x)[N], const float *from) {
+  if constexpr (N == 4) {
     float4 four = *(const float4 *)from;
     x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
   } else {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) x[i] = i < count ? from[i] : 0.0f;
+    static_assert(N == 1, "four numbers or one");
+    x[0] = *from;
   }
 }
-INLINE void store_four(float *to, const float (&x)[4], int count) {
-  if (count == 4 && aligned(to)) {
-    *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (i < count) to[i] = x[i];
-    }
-  }
+template <int N> INLINE void store(float *to, const float (&x)[N]) {
+  if constexpr (N == 4) *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
+  else *to = x[0];
 }
 
 // The sum over a warp, the same in every lane and in an order that never changes.

@@ -7,8 +7,8 @@
 // of their own.
 
 // Columns of k per tile, and tiles in shared memory.
-#define DEPTH 16
-#define STAGES 4
+#define DEPTH 32
+#define STAGES 2
 // Numbers from the start of a row of a tile to the next, so that the lanes of a warp read from different banks, and with
 // room for what lies between the start of a row and the aligned address before it.
 #define BY_ROW (DEPTH + 4)
@@ -136,6 +136,45 @@ INLINE void multiply_add(float c[4], const Factor<true> a[4], const Factor<true>
   multiply(c, big_a, big_b);
 }
 
+// Writes a tile of the result, whose sums lie in shared memory, AT_ONCE numbers at a time: whole rows, so that the writes of
+// a warp lie together.
+template <int KIND, int SIDE, int THREADS, int AT_ONCE>
+INLINE void finish(const Product &a, const float *tile, float *out, const float *bias, const float *mask, int m0, int n0) {
+  const int PER_ROW = SIDE / AT_ONCE, ROWS = THREADS / PER_ROW, BATCH = 4;
+  int row = threadIdx.x / PER_ROW, n = n0 + threadIdx.x % PER_ROW * AT_ONCE;
+  if (n >= a.n) return;
+  tile += row * BY_DEPTH(SIDE) + (n - n0);
+  u64 place = (u64)(m0 + row) * a.n + n;
+  out += place;
+  mask += place;
+  float b[AT_ONCE];
+#pragma unroll
+  for (int i = 0; i < AT_ONCE; ++i) b[i] = KIND == OUTPUT ? bias[n + i] : 0.0f;
+  bool masked = KIND == INPUT_GRADIENT && a.mask;
+  for (int first = 0; first < SIDE; first += BATCH * ROWS) {
+    float activation[BATCH][AT_ONCE];
+    if (masked) {
+#pragma unroll
+      for (int r = 0; r < BATCH; ++r) {
+        if (m0 + row + first + r * ROWS < a.m) load(activation[r], mask + (u64)(first + r * ROWS) * a.n);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < BATCH; ++r) {
+      if (m0 + row + first + r * ROWS >= a.m) continue;
+      float x[AT_ONCE];
+      load(x, tile + (first + r * ROWS) * BY_DEPTH(SIDE));
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i) {
+        if (KIND == OUTPUT) x[i] += b[i];
+        if (KIND == OUTPUT && a.relu && x[i] <= 0.0f) x[i] = 0.0f; // NaN stays
+        if (masked && activation[r][i] <= 0.0f) x[i] = 0.0f;
+      }
+      store(out + (u64)(first + r * ROWS) * a.n, x);
+    }
+  }
+}
+
 // Grid (tiles of m, tiles of n, groups x splits). SIDE is that of a tile of the result.
 template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a) {
   const int THREADS = PRODUCT_THREADS(SIDE), ACROSS = THREADS / WARP / 2;
@@ -208,41 +247,22 @@ template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a
     }
   }
   wait_for_copies<0>();
-
-  float *out = a.out + (u64)group * a.out_stride + (u64)split * a.split_stride;
-  const float *bias = KIND == OUTPUT ? a.bias + (u64)group * a.b_stride : 0;
-  const float *mask = KIND == INPUT_GRADIENT && a.mask ? a.mask + (u64)group * a.out_stride : 0;
-  bool in_twos = a.n % 2 == 0 && ((u64)out & 7) == 0 && ((u64)mask & 7) == 0;
+  __syncthreads();
 #pragma unroll
   for (int i = 0; i < ROWS / 16; ++i) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int j = 0; j < COLUMNS / 8; ++j) {
-        int m = m0 + row + i * 16 + half * 8, n = n0 + warp % ACROSS * COLUMNS + j * 8 + deep * 2;
-        if (m >= a.m || n >= a.n) continue;
-        bool two = n + 1 < a.n;
-        u64 at = (u64)m * a.n + n;
-        float2 x = make_float2(c[i][j][half * 2], c[i][j][half * 2 + 1]);
-        if (KIND == OUTPUT) {
-          x.x += bias[n];
-          x.y += two ? bias[n + 1] : 0.0f;
-          if (a.relu && x.x <= 0.0f) x.x = 0.0f; // NaN stays
-          if (a.relu && x.y <= 0.0f) x.y = 0.0f;
-        }
-        if (KIND == INPUT_GRADIENT && mask) {
-          float2 activation = in_twos ? *(const float2 *)(mask + at) : make_float2(mask[at], two ? mask[at + 1] : 0.0f);
-          if (activation.x <= 0.0f) x.x = 0.0f;
-          if (activation.y <= 0.0f) x.y = 0.0f;
-        }
-        if (in_twos) *(float2 *)(out + at) = x;
-        else {
-          out[at] = x.x;
-          if (two) out[at + 1] = x.y;
-        }
-      }
+    for (int j = 0; j < COLUMNS / 8; ++j) {
+      float *at = shared + (row + i * 16) * BY_DEPTH(SIDE) + warp % ACROSS * COLUMNS + j * 8 + deep * 2;
+      *(float2 *)at = make_float2(c[i][j][0], c[i][j][1]);
+      *(float2 *)(at + 8 * BY_DEPTH(SIDE)) = make_float2(c[i][j][2], c[i][j][3]);
     }
   }
+  __syncthreads();
+  float *out = a.out + (u64)group * a.out_stride + (u64)split * a.split_stride;
+  const float *bias = a.bias + (u64)group * a.b_stride;
+  const float *mask = a.mask ? a.mask + (u64)group * a.out_stride : 0;
+  if (a.n % 4 == 0 && aligned(out) && aligned(mask)) finish<KIND, SIDE, THREADS, 4>(a, shared, out, bias, mask, m0, n0);
+  else finish<KIND, SIDE, THREADS, 1>(a, shared, out, bias, mask, m0, n0);
   if (KIND == WEIGHT_GRADIENT && blockIdx.x == 0 && threadIdx.x < SIDE && n0 + threadIdx.x < a.n) {
     a.sums[(u64)group * a.out_stride + (u64)split * a.split_stride + n0 + threadIdx.x] = sum;
   }
@@ -402,34 +422,34 @@ KERNEL(BLOCK, narrow_weights, Narrow) {
 
 // The gradient of an action: the first layer's, at the columns of the action, summed over an agent's networks.
 // A warp takes 4 rows and 8 columns; its lanes share the units. Grid (32 rows, agents, 8 columns).
-#define COLUMN_ROWS 4
-#define COLUMNS 8
+#define ROWS_AT_ONCE 4
+#define COLUMNS_AT_ONCE 8
 KERNEL(BLOCK, by_columns, ByColumns) {
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  int row0 = (blockIdx.x * (BLOCK / WARP) + warp) * COLUMN_ROWS, column0 = blockIdx.z * COLUMNS;
-  int rows = min(COLUMN_ROWS, a.rows - row0), columns = min(COLUMNS, a.columns - column0);
+  int row0 = (blockIdx.x * (BLOCK / WARP) + warp) * ROWS_AT_ONCE, column0 = blockIdx.z * COLUMNS_AT_ONCE;
+  int rows = min(ROWS_AT_ONCE, a.rows - row0), columns = min(COLUMNS_AT_ONCE, a.columns - column0);
   if (rows <= 0) return;
-  float sum[COLUMNS][COLUMN_ROWS] = {};
+  float sum[COLUMNS_AT_ONCE][ROWS_AT_ONCE] = {};
   for (int network = blockIdx.y * a.share; network < (int)(blockIdx.y + 1) * a.share; ++network) {
     const float *gradient = a.gradient + ((u64)network * a.rows + row0) * a.n;
     const float *weights = a.weights + (u64)network * a.stride + (u64)column0 * a.n;
 #pragma unroll 2
     for (int n = lane; n < a.n; n += WARP) {
-      float one[COLUMN_ROWS], w[COLUMNS];
+      float one[ROWS_AT_ONCE], w[COLUMNS_AT_ONCE];
 #pragma unroll
-      for (int i = 0; i < COLUMN_ROWS; ++i) one[i] = i < rows ? gradient[(u64)i * a.n + n] : 0.0f;
+      for (int i = 0; i < ROWS_AT_ONCE; ++i) one[i] = i < rows ? gradient[(u64)i * a.n + n] : 0.0f;
 #pragma unroll
-      for (int c = 0; c < COLUMNS; ++c) w[c] = c < columns ? weights[(u64)c * a.n + n] : 0.0f;
+      for (int c = 0; c < COLUMNS_AT_ONCE; ++c) w[c] = c < columns ? weights[(u64)c * a.n + n] : 0.0f;
 #pragma unroll
-      for (int c = 0; c < COLUMNS; ++c) {
+      for (int c = 0; c < COLUMNS_AT_ONCE; ++c) {
 #pragma unroll
-        for (int i = 0; i < COLUMN_ROWS; ++i) sum[c][i] = fma_(one[i], w[c], sum[c][i]);
+        for (int i = 0; i < ROWS_AT_ONCE; ++i) sum[c][i] = fma_(one[i], w[c], sum[c][i]);
       }
     }
   }
   float *out = a.out + ((u64)blockIdx.y * a.rows + row0) * a.columns + column0;
 #pragma unroll
-  for (int c = 0; c < COLUMNS; ++c) {
+  for (int c = 0; c < COLUMNS_AT_ONCE; ++c) {
     if (c >= columns) break;
     float total = warp_sums(sum[c], lane);
     if (lane < rows) out[lane * a.columns + c] = total;
