@@ -27,6 +27,17 @@ INLINE u32 to_tf32(float x) {
   return rounded;
 }
 
+// The numbers of `multiply`'s a, from a tile in shared memory whose rows begin so far apart, a multiple of four.
+INLINE void load_left(float (&x)[4], const float *tile, int apart, int lane) {
+  u32 row = (u32)__cvta_generic_to_shared(tile + lane % 16 * apart + lane / 16 * 4), bits[4];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(bits[0]), "=r"(bits[1]), "=r"(bits[2]), "=r"(bits[3])
+               : "r"(row)
+               : "memory");
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[i] = __uint_as_float(bits[i]);
+}
+
 // c += a b for a 16 x 8 tile a and an 8 x 8 tile b, spread over the lanes of a warp.
 INLINE void multiply(float c[4], const u32 a[4], const u32 b[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -34,7 +45,7 @@ INLINE void multiply(float c[4], const u32 a[4], const u32 b[2]) {
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Starts to copy four numbers or one to shared memory; zeros if not `inside`.
+// Starts to copy four numbers or one to shared memory; zeros, without reading, if not `inside`.
 INLINE void copy_four(float *to, const float *from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
@@ -90,8 +101,8 @@ INLINE void copy_tile(float *tile, const Source &s, int outer, int inner, int ou
 #pragma unroll
   for (int i = 0; i < OUTER / ROWS; ++i) {
     bool inside = i * ROWS < left;
-    if (AT_ONCE == 4) copy_four(tile + i * ROWS * ROW, inside ? from : s.first, inside);
-    else copy_one(tile + i * ROWS * ROW, inside ? from : s.first, inside);
+    if (AT_ONCE == 4) copy_four(tile + i * ROWS * ROW, from, inside);
+    else copy_one(tile + i * ROWS * ROW, from, inside);
     from += ROWS * width;
   }
 }
@@ -104,8 +115,7 @@ INLINE void copy_tile(float *tile, const Source &s, int outer, int inner, int ou
   int o = threadIdx.x;
   if (s.shift && o < OUTER) {
     bool inside = outer + o < outer_end && inner + INNER < s.first_width + s.shift;
-    const float *from = s.first + (u64)(outer + o) * s.first_width + inner + INNER;
-    copy_four(tile + o * ROW + INNER, inside ? from : s.first, inside);
+    copy_four(tile + o * ROW + INNER, s.first + (u64)(outer + o) * s.first_width + inner + INNER, inside);
   }
 }
 
@@ -140,7 +150,7 @@ INLINE void multiply_add(float c[4], const Factor<true> a[4], const Factor<true>
 // a warp lie together.
 template <int KIND, int SIDE, int THREADS, int AT_ONCE>
 INLINE void finish(const Product &a, const float *tile, float *out, const float *bias, const float *mask, int m0, int n0) {
-  const int PER_ROW = SIDE / AT_ONCE, ROWS = THREADS / PER_ROW, BATCH = 4;
+  const int PER_ROW = SIDE / AT_ONCE, ROWS = THREADS / PER_ROW, BATCH = 8;
   int row = threadIdx.x / PER_ROW, n = n0 + threadIdx.x % PER_ROW * AT_ONCE;
   if (n >= a.n) return;
   tile += row * BY_DEPTH(SIDE) + (n - n0);
@@ -211,7 +221,7 @@ template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a
   float c[ROWS / 16][COLUMNS / 8][4] = {};
   float sum = 0.0f;
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, deep = lane % 4;
-  int row = warp / ACROSS * ROWS + lane / 4, column = warp % ACROSS * COLUMNS + lane / 4;
+  int row = warp / ACROSS * ROWS, column = warp % ACROSS * COLUMNS;
   for (int tile = 0; tile < STAGES - 1; ++tile) copy(tile);
   for (int tile = 0; tile < tiles; ++tile) {
     wait_for_copies<STAGES - 2>();
@@ -223,18 +233,24 @@ template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a
       Factor<PRECISE> fa[ROWS / 16][4];
 #pragma unroll
       for (int i = 0; i < ROWS / 16; ++i) {
+        float x[4];
+        if (A_BY_DEPTH) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          int r = row + i * 16 + j % 2 * 8, at = d + deep + j / 2 * 4;
-          fa[i][j].set(A_BY_DEPTH ? left[at * BY_DEPTH(SIDE) + r] : left[r * BY_ROW + at]);
+          for (int j = 0; j < 4; ++j) {
+            x[j] = left[(d + deep + j / 2 * 4) * BY_DEPTH(SIDE) + row + i * 16 + lane / 4 + j % 2 * 8];
+          }
+        } else {
+          load_left(x, left + (row + i * 16) * BY_ROW + d, BY_ROW, lane);
         }
+#pragma unroll
+        for (int j = 0; j < 4; ++j) fa[i][j].set(x[j]);
       }
 #pragma unroll
       for (int j = 0; j < COLUMNS / 8; ++j) {
         Factor<PRECISE> fb[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          int n = column + j * 8, at = d + deep + half * 4;
+          int n = column + j * 8 + lane / 4, at = d + deep + half * 4;
           fb[half].set(B_BY_DEPTH ? right[at * BY_DEPTH(SIDE) + n] : right[n * BY_ROW + at]);
         }
 #pragma unroll
@@ -252,7 +268,7 @@ template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a
   for (int i = 0; i < ROWS / 16; ++i) {
 #pragma unroll
     for (int j = 0; j < COLUMNS / 8; ++j) {
-      float *at = shared + (row + i * 16) * BY_DEPTH(SIDE) + warp % ACROSS * COLUMNS + j * 8 + deep * 2;
+      float *at = shared + (row + i * 16 + lane / 4) * BY_DEPTH(SIDE) + column + j * 8 + deep * 2;
       *(float2 *)at = make_float2(c[i][j][0], c[i][j][1]);
       *(float2 *)(at + 8 * BY_DEPTH(SIDE)) = make_float2(c[i][j][2], c[i][j][3]);
     }
@@ -339,7 +355,7 @@ KERNEL(BLOCK, narrow, Narrow) {
   u64 at = (u64)blockIdx.y * a.rows + row0;
   const float *x = a.x + at * a.k, *weights = a.weights + (u64)blockIdx.y * a.stride + n0;
   float sum[NARROW_OUTPUTS][NARROW_ROWS] = {};
-#pragma unroll 2
+#pragma unroll 4
   for (int k = lane; k < a.k; k += WARP) {
     float w[NARROW_OUTPUTS], one[NARROW_ROWS];
 #pragma unroll
@@ -397,16 +413,18 @@ KERNEL(BLOCK, narrow_weights, Narrow) {
   float sum[NARROW_OUTPUTS] = {};
   if (k <= a.k) {
     for (int row = split * per_split + warp * NARROW_ROWS; row < end; row += BLOCK / WARP * NARROW_ROWS) {
-      float one[NARROW_ROWS];
-#pragma unroll
-      for (int i = 0; i < NARROW_ROWS; ++i) one[i] = k == a.k ? 1.0f : row + i < end ? x[(u64)(row + i) * a.k] : 0.0f;
+      float one[NARROW_ROWS], d[NARROW_ROWS][NARROW_OUTPUTS];
 #pragma unroll
       for (int i = 0; i < NARROW_ROWS; ++i) {
-        if (row + i >= end) break;
+        bool inside = row + i < end;
+        one[i] = k == a.k ? 1.0f : inside ? x[(u64)(row + i) * a.k] : 0.0f;
 #pragma unroll
-        for (int j = 0; j < NARROW_OUTPUTS; ++j) {
-          if (n + j < a.n) sum[j] = fma_(one[i], gradient[(u64)(row + i) * a.n + j], sum[j]);
-        }
+        for (int j = 0; j < NARROW_OUTPUTS; ++j) d[i][j] = inside && n + j < a.n ? gradient[(u64)(row + i) * a.n + j] : 0.0f;
+      }
+#pragma unroll
+      for (int i = 0; i < NARROW_ROWS; ++i) {
+#pragma unroll
+        for (int j = 0; j < NARROW_OUTPUTS; ++j) sum[j] = fma_(one[i], d[i][j], sum[j]);
       }
     }
   }
@@ -433,7 +451,7 @@ KERNEL(BLOCK, by_columns, ByColumns) {
   for (int network = blockIdx.y * a.share; network < (int)(blockIdx.y + 1) * a.share; ++network) {
     const float *gradient = a.gradient + ((u64)network * a.rows + row0) * a.n;
     const float *weights = a.weights + (u64)network * a.stride + (u64)column0 * a.n;
-#pragma unroll 2
+#pragma unroll 4
     for (int n = lane; n < a.n; n += WARP) {
       float one[ROWS_AT_ONCE], w[COLUMNS_AT_ONCE];
 #pragma unroll

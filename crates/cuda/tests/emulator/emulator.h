@@ -204,6 +204,10 @@ static inline void multiply(float c[4], const unsigned a[4], const unsigned b[2]
   }
 }
 
+static inline void load_left(float (&x)[4], const float *tile, int apart, int lane) {
+  for (int i = 0; i < 4; ++i) x[i] = tile[(lane / 4 + i % 2 * 8) * apart + lane % 4 + i / 2 * 4];
+}
+
 // Copies that run beside the kernel: here they are complete at once.
 static inline void copy_some(float *to, const float *from, int n, bool inside) {
   for (int i = 0; i < n; ++i) to[i] = inside ? from[i] : 0.0f;
