@@ -263,6 +263,57 @@ impl Cuda {
         );
     }
 
+    /// All layers in one kernel, if the network has two or three of at most 256 units. False if not.
+    fn chain(&self, net: &Bank<Mlp>, weights: Weights, x: &Rows, pass: &Pass<Self>) -> bool {
+        let (groups, rows) = (net.groups, pass.rows());
+        let layers: Vec<Layer> = net.shape.layers().collect();
+        let widest = layers.iter().map(|layer| layer.inputs.max(layer.outputs)).max().unwrap_or(0);
+        let (kernel, side, width) = match (widest, self.precision) {
+            (0..=64, Precision::Tf32) => ("chain_tf32_64_64", 64, 64),
+            (0..=64, Precision::Fp32) => ("chain_fp32_64_64", 64, 64),
+            _ if groups * rows.div_ceil(128) < 2 * self.queue.multiprocessors() || !self.has_shared(128, 256) => {
+                (if self.precision == Precision::Tf32 { "chain_tf32_64_256" } else { "chain_fp32_64_256" }, 64, 256)
+            }
+            (_, Precision::Tf32) => ("chain_tf32_128_256", 128, 256),
+            (_, Precision::Fp32) => ("chain_fp32_128_256", 128, 256),
+        };
+        if rows <= THIN_ROWS || !matches!(layers.len(), 2 | 3) || widest > width || !self.has_shared(side, width) {
+            return false;
+        }
+        let output = |l: usize| layers.get(l).map_or(0, |layer| layer_of(&pass.activations[l], groups, rows, layer.outputs));
+        let outputs = |l: usize| layers.get(l).map_or(0, |layer| int(layer.outputs));
+        let last = layers[layers.len() - 1];
+        let narrow = is_narrow(&last, &Rows::strided(0, last.inputs, 0));
+        let arguments = args::Chain {
+            a: x.first,
+            second: x.second,
+            weights: weights.start,
+            out0: output(0),
+            out1: output(1),
+            out2: output(2),
+            a_stride: x.first_stride as u64,
+            second_stride: x.second_stride as u64,
+            stride: weights.stride as u64,
+            a_width: int(x.first_width),
+            a_share: int(x.first_share),
+            second_width: int(x.second_width),
+            second_share: int(x.second_share),
+            width0: outputs(0),
+            width1: outputs(1),
+            width2: outputs(2),
+            layers: int(layers.len()),
+            products: int(layers.len() - usize::from(narrow)),
+            rows: int(rows),
+        };
+        let threads = if width == 64 { 128 } else { 4 * side };
+        self.launch(kernel, [rows.div_ceil(side), groups, 1], threads, chain_numbers(side, width), &arguments);
+        true
+    }
+
+    fn has_shared(&self, side: usize, width: usize) -> bool {
+        chain_numbers(side, width) * size_of::<f32>() <= self.queue.shared_memory()
+    }
+
     /// The gradient of the weights and the bias, given that of the output.
     fn weight_gradient(
         &self,
@@ -470,6 +521,11 @@ fn weights_of<S>(net: &Bank<S>, weights: &Array<f32>, parameters: usize) -> Weig
     Weights { start: weights.part(net.offset, parameters), stride: net.stride }
 }
 
+/// Numbers in shared memory of a kernel for all layers: a layer's input, and two tiles of weights.
+fn chain_numbers(side: usize, width: usize) -> usize {
+    side * (width + 4) + 2 * 16 * (width + 8)
+}
+
 /// Whether the kernels for few outputs take a layer.
 fn is_narrow(layer: &Layer, x: &Rows) -> bool {
     let plain = x.second_width == 0 && x.first_share == 1;
@@ -605,6 +661,9 @@ impl Device for Cuda {
         );
         let start = weights_of(net, weights, net.shape.parameters());
         let mut x = Rows::input(&input, groups, rows);
+        if self.chain(net, start, &x, pass) {
+            return;
+        }
         let last = pass.activations.len() - 1;
         for (l, layer) in net.shape.layers().enumerate() {
             let out = layer_of(&pass.activations[l], groups, rows, layer.outputs);

@@ -285,14 +285,171 @@ template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a
 }
 
 #define PRODUCT(name, kind)                                                                                            \
-  KERNEL_OF(PRODUCT_THREADS(64), 4, name##_tf32_64, Product) { product<kind, false, 64>(a); }                                   \
+  KERNEL_OF(PRODUCT_THREADS(64), 5, name##_tf32_64, Product) { product<kind, false, 64>(a); }                                   \
   KERNEL_OF(PRODUCT_THREADS(128), 2, name##_tf32_128, Product) { product<kind, false, 128>(a); }                                 \
-  KERNEL_OF(PRODUCT_THREADS(64), 4, name##_fp32_64, Product) { product<kind, true, 64>(a); }                                    \
+  KERNEL_OF(PRODUCT_THREADS(64), 5, name##_fp32_64, Product) { product<kind, true, 64>(a); }                                    \
   KERNEL_OF(PRODUCT_THREADS(128), 1, name##_fp32_128, Product) { product<kind, true, 128>(a); }
 
 PRODUCT(output, OUTPUT)
 PRODUCT(input_gradient, INPUT_GRADIENT)
 PRODUCT(weight_gradient, WEIGHT_GRADIENT)
+
+#define NARROW_ROWS 8
+#define NARROW_OUTPUTS 4
+
+// A layer of few outputs: up to 8 rows, which begin so far apart, and the outputs n0 .. n0 + 4. A warp's lanes share k.
+INLINE void narrow_rows(const float *x, int apart, int rows, const float *weights, int k_end, int n_end, int n0, int relu,
+                        float *out) {
+  int lane = threadIdx.x % WARP, outputs = min(NARROW_OUTPUTS, n_end - n0);
+  const float *w0 = weights + n0;
+  float sum[NARROW_OUTPUTS][NARROW_ROWS] = {};
+#pragma unroll 4
+  for (int k = lane; k < k_end; k += WARP) {
+    float w[NARROW_OUTPUTS], one[NARROW_ROWS];
+#pragma unroll
+    for (int i = 0; i < NARROW_ROWS; ++i) one[i] = i < rows ? x[(u64)i * apart + k] : 0.0f;
+#pragma unroll
+    for (int n = 0; n < NARROW_OUTPUTS; ++n) w[n] = n < outputs ? w0[(u64)k * n_end + n] : 0.0f;
+#pragma unroll
+    for (int n = 0; n < NARROW_OUTPUTS; ++n) {
+#pragma unroll
+      for (int i = 0; i < NARROW_ROWS; ++i) sum[n][i] = fma_(one[i], w[n], sum[n][i]);
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < NARROW_OUTPUTS; ++n) {
+    if (n >= outputs) break;
+    float y = warp_sums(sum[n], lane) + w0[(u64)k_end * n_end + n];
+    if (lane < rows) out[lane * n_end + n0 + n] = relu && y <= 0.0f ? 0.0f : y;
+  }
+}
+
+// Writes rows of shared memory, AT_ONCE numbers at a time.
+template <int BY_X, int WIDTH, int THREADS, int AT_ONCE>
+INLINE void write_rows(float *out, const float *x, int rows, int width) {
+  const int PER_ROW = WIDTH / AT_ONCE;
+  int n = threadIdx.x % PER_ROW * AT_ONCE;
+  if (n >= width) return;
+#pragma unroll 4
+  for (int row = threadIdx.x / PER_ROW; row < rows; row += THREADS / PER_ROW) {
+    float numbers[AT_ONCE];
+    load(numbers, x + row * BY_X + n);
+    store(out + (u64)row * width + n, numbers);
+  }
+}
+
+// All layers of small networks in one kernel: a block takes ROWS rows of one network from layer to layer in shared memory,
+// while the weights stream by. A warp has 32 x COLUMNS numbers of a layer's output. Every output is also written for the
+// backward pass. A last layer of few outputs is computed in f32. Grid (tiles of rows, groups).
+#define CHAIN_DEPTH 16
+template <bool PRECISE, int ROWS, int WIDTH, int COLUMNS> INLINE void chain(const Chain &a) {
+  const int ACROSS = WIDTH / COLUMNS, WARPS = ROWS / 32 * ACROSS, THREADS = WARPS * WARP;
+  const int BY_X = WIDTH + 4, BY_W = WIDTH + 8;
+  DYNAMIC_SHARED(x); // [ROWS, WIDTH]: the input of a layer, then its output
+  float *stages = x + ROWS * BY_X; // [2, CHAIN_DEPTH, WIDTH]: weights
+  int group = blockIdx.y, m0 = blockIdx.x * ROWS, rows = min(ROWS, a.rows - m0);
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, deep = lane % 4;
+  int row = warp / ACROSS * 32, column = warp % ACROSS * COLUMNS;
+  const float *weights = a.weights + (u64)group * a.stride;
+  auto inputs = [&](int layer) { return layer == 0 ? a.a_width + a.second_width : layer == 1 ? a.width0 : a.width1; };
+  auto outputs = [&](int layer) { return layer == 0 ? a.width0 : layer == 1 ? a.width1 : a.width2; };
+
+  // The next tile of weights, whatever layer it belongs to.
+  const float *coming = weights;
+  int coming_layer = 0, coming_k = 0, tiles_begun = 0;
+  auto copy = [&]() {
+    if (coming_layer < a.products) {
+      int k = inputs(coming_layer), n = outputs(coming_layer);
+      float *stage = stages + tiles_begun++ % 2 * CHAIN_DEPTH * BY_W;
+      copy_tile<CHAIN_DEPTH, WIDTH, BY_W, THREADS>(stage, weights_source(coming, n, true), coming_k, 0, k);
+      coming_k += CHAIN_DEPTH;
+      if (coming_k >= k) {
+        coming += (u64)(k + 1) * n;
+        coming_k = 0;
+        ++coming_layer;
+      }
+    }
+    end_copies();
+  };
+
+  const float *first = a.a + (u64)(group / a.a_share) * a.a_stride;
+  const float *second = a.second_width ? a.second + (u64)(group / a.second_share) * a.second_stride : 0;
+  Source input = source(first, a.a_width, second, a.second_width);
+  for (int k = 0; k < inputs(0); k += CHAIN_DEPTH) {
+    copy_tile<ROWS, CHAIN_DEPTH, BY_X, THREADS>(x + k, input, m0, k, a.rows);
+  }
+  copy();
+  int tile = 0;
+  for (int layer = 0; layer < a.products; ++layer) {
+    int k_end = inputs(layer), n_end = outputs(layer);
+    float c[2][COLUMNS / 8][4] = {};
+    int shift = weights_source(weights, n_end, true).shift;
+    for (int k = 0; k < k_end; k += CHAIN_DEPTH, ++tile) {
+      wait_for_copies<0>();
+      __syncthreads(); // everyone's copies are there, and the tile before has been used
+      copy();
+      const float *w = stages + tile % 2 * CHAIN_DEPTH * BY_W + shift;
+#pragma unroll
+      for (int d = 0; d < CHAIN_DEPTH; d += 8) {
+        Factor<PRECISE> fa[2][4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float four[4];
+          load_left(four, x + (row + i * 16) * BY_X + k + d, BY_X, lane);
+#pragma unroll
+          for (int j = 0; j < 4; ++j) fa[i][j].set(four[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 8; ++j) {
+          Factor<PRECISE> fb[2];
+          fb[0].set(w[(d + deep) * BY_W + column + j * 8 + lane / 4]);
+          fb[1].set(w[(d + deep + 4) * BY_W + column + j * 8 + lane / 4]);
+          multiply_add(c[0][j], fa[0], fb);
+          multiply_add(c[1][j], fa[1], fb);
+        }
+      }
+    }
+    weights += (u64)k_end * n_end;
+    __syncthreads(); // the layer's input has been used
+    bool relu = layer + 1 < a.layers;
+#pragma unroll
+    for (int j = 0; j < COLUMNS / 8; ++j) {
+      int n = column + j * 8 + deep * 2;
+      bool inside[2] = {n < n_end, n + 1 < n_end};
+      float b[2] = {inside[0] ? weights[n] : 0.0f, inside[1] ? weights[n + 1] : 0.0f};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float y[2];
+        y[0] = inside[0] ? c[i / 2][j][i % 2 * 2] + b[0] : 0.0f;
+        y[1] = inside[1] ? c[i / 2][j][i % 2 * 2 + 1] + b[1] : 0.0f;
+        if (relu && y[0] <= 0.0f) y[0] = 0.0f; // NaN stays
+        if (relu && y[1] <= 0.0f) y[1] = 0.0f;
+        *(float2 *)(x + (row + i * 8 + lane / 4) * BY_X + n) = make_float2(y[0], y[1]);
+      }
+    }
+    weights += n_end;
+    __syncthreads();
+    float *out = (layer == 0 ? a.out0 : layer == 1 ? a.out1 : a.out2) + ((u64)group * a.rows + m0) * n_end;
+    if (n_end % 4 == 0 && aligned(out)) write_rows<BY_X, WIDTH, THREADS, 4>(out, x, rows, n_end);
+    else write_rows<BY_X, WIDTH, THREADS, 1>(out, x, rows, n_end);
+  }
+  wait_for_copies<0>();
+  if (a.products == a.layers) return;
+  int k_end = inputs(a.products), n_end = outputs(a.products);
+  float *out = (a.products == 1 ? a.out1 : a.out2) + ((u64)group * a.rows + m0) * n_end;
+  for (int r = warp * NARROW_ROWS; r < rows; r += WARPS * NARROW_ROWS) {
+    for (int n = 0; n < n_end; n += NARROW_OUTPUTS) {
+      narrow_rows(x + r * BY_X, BY_X, min(NARROW_ROWS, rows - r), weights, k_end, n_end, n, 0, out + (u64)r * n_end);
+    }
+  }
+}
+
+KERNEL_OF(128, 5, chain_tf32_64_64, Chain) { chain<false, 64, 64, 32>(a); }
+KERNEL_OF(128, 4, chain_fp32_64_64, Chain) { chain<true, 64, 64, 32>(a); }
+KERNEL_OF(256, 2, chain_tf32_64_256, Chain) { chain<false, 64, 256, 64>(a); }
+KERNEL_OF(256, 2, chain_fp32_64_256, Chain) { chain<true, 64, 256, 64>(a); }
+KERNEL_OF(512, 1, chain_tf32_128_256, Chain) { chain<false, 128, 256, 64>(a); }
+KERNEL_OF(512, 1, chain_fp32_128_256, Chain) { chain<true, 128, 256, 64>(a); }
 
 // Adds the splits of a product of weights, in order. Grid (weights and bias of a layer, groups).
 KERNEL(BLOCK, add_splits, AddSplits) {
@@ -345,35 +502,12 @@ KERNEL(BLOCK, thin, Thin) {
 
 // Layers of few outputs, such as the last. A warp takes 8 rows and 4 outputs; its lanes share k.
 // Grid (64 rows, groups, 4 outputs).
-#define NARROW_ROWS 8
-#define NARROW_OUTPUTS 4
 KERNEL(BLOCK, narrow, Narrow) {
-  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  int row0 = (blockIdx.x * (BLOCK / WARP) + warp) * NARROW_ROWS, n0 = blockIdx.z * NARROW_OUTPUTS;
-  int rows = min(NARROW_ROWS, a.rows - row0), outputs = min(NARROW_OUTPUTS, a.n - n0);
-  if (rows <= 0) return;
+  int row0 = (blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP) * NARROW_ROWS, n0 = blockIdx.z * NARROW_OUTPUTS;
+  if (row0 >= a.rows) return;
   u64 at = (u64)blockIdx.y * a.rows + row0;
-  const float *x = a.x + at * a.k, *weights = a.weights + (u64)blockIdx.y * a.stride + n0;
-  float sum[NARROW_OUTPUTS][NARROW_ROWS] = {};
-#pragma unroll 4
-  for (int k = lane; k < a.k; k += WARP) {
-    float w[NARROW_OUTPUTS], one[NARROW_ROWS];
-#pragma unroll
-    for (int i = 0; i < NARROW_ROWS; ++i) one[i] = i < rows ? x[(u64)i * a.k + k] : 0.0f;
-#pragma unroll
-    for (int n = 0; n < NARROW_OUTPUTS; ++n) w[n] = n < outputs ? weights[(u64)k * a.n + n] : 0.0f;
-#pragma unroll
-    for (int n = 0; n < NARROW_OUTPUTS; ++n) {
-#pragma unroll
-      for (int i = 0; i < NARROW_ROWS; ++i) sum[n][i] = fma_(one[i], w[n], sum[n][i]);
-    }
-  }
-#pragma unroll
-  for (int n = 0; n < NARROW_OUTPUTS; ++n) {
-    if (n >= outputs) break;
-    float y = warp_sums(sum[n], lane) + weights[(u64)a.k * a.n + n];
-    if (lane < rows) a.out[(at + lane) * a.n + n0 + n] = a.relu && y <= 0.0f ? 0.0f : y;
-  }
+  const float *weights = a.weights + (u64)blockIdx.y * a.stride;
+  narrow_rows(a.x + at * a.k, a.k, min(NARROW_ROWS, a.rows - row0), weights, a.k, a.n, n0, a.relu, a.out + at * a.n);
 }
 
 // The gradient of their input. A warp takes 8 rows, a lane one k. Grid (64 rows, groups, 32 k).
