@@ -65,6 +65,13 @@ arguments! {
         a_width: Int, a_share: Int, second_width: Int, second_share: Int,
         m: Int, n: Int, k: Int, groups: Int, splits: Int, relu: Int,
     }
+    /// The first `products` of the layers are products; one of few outputs may follow.
+    Chain {
+        a: In, second: In, weights: In, out0: Out, out1: Out, out2: Out,
+        a_stride: Long, second_stride: Long, stride: Long,
+        a_width: Int, a_share: Int, second_width: Int, second_share: Int,
+        width0: Int, width1: Int, width2: Int, layers: Int, products: Int, rows: Int,
+    }
     AddSplits { parts: In, out: Out, sums: Out, stride: Long, m: Int, n: Int, groups: Int, splits: Int }
     Thin {
         a: In, second: In, weights: In, out: Out,

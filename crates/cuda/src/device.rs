@@ -39,7 +39,10 @@ const WARP: usize = 32;
 /// The most rows of the kernel for few rows.
 const THIN_ROWS: usize = 8;
 /// The most outputs of the kernels for few outputs.
-const NARROW_OUTPUTS: usize = 32;
+const NARROW_OUTPUTS: usize = 16;
+/// Of products: columns per tile of a factor, and tiles in shared memory.
+const DEPTH: usize = 32;
+const STAGES: usize = 2;
 /// Sums over more rows than this are split into parts of about half as many.
 const LONG: usize = 2048;
 
@@ -170,9 +173,9 @@ impl Cuda {
         self.launch(kernel, [n.div_ceil(BLOCK), owners, 1], BLOCK, 0, arguments);
     }
 
-    /// A warp for each of `n` rows, of each of `owners`.
-    fn warps<A>(&self, kernel: &'static str, n: usize, owners: usize, arguments: &A) {
-        self.launch(kernel, [n.div_ceil(BLOCK / WARP), owners, 1], BLOCK, 0, arguments);
+    /// A warp for each of `n` rows.
+    fn warps<A>(&self, kernel: &'static str, n: usize, arguments: &A) {
+        self.launch(kernel, [n.div_ceil(BLOCK / WARP), 1, 1], BLOCK, 0, arguments);
     }
 
     /// A block for each of `n` owners.
@@ -181,15 +184,14 @@ impl Cuda {
     }
 
     fn product(&self, kind: Kind, product: &args::Product) {
-        const DEPTH: usize = 32;
         let [m, n, groups, splits] = [product.m, product.n, product.groups, product.splits].map(|x| x as usize);
         let tiles = |side: usize| m.div_ceil(side) * n.div_ceil(side) * groups * splits;
         // A large tile reads less, but the card needs work for all its multiprocessors.
         let wide = m > 64 && n > 64 && tiles(128) >= 2 * self.queue.multiprocessors();
         let side = if wide { 128 } else { 64 };
-        let tile = (side * (DEPTH + 4)).max(DEPTH * (side + 8));
         let grid = [m.div_ceil(side), n.div_ceil(side), groups * splits];
-        self.launch(kind.kernel(self.precision, wide), grid, 2 * side, 4 * tile, product);
+        let shared = STAGES * 2 * side * (DEPTH + 4);
+        self.launch(kind.kernel(self.precision, wide), grid, 2 * side, shared, product);
     }
 
     /// Runs `product` into parts of `each` numbers per group, which are then added in order.
@@ -246,7 +248,8 @@ impl Cuda {
                 relu: i32::from(relu),
                 ..Default::default()
             };
-            return self.warps("narrow", rows, groups, &arguments);
+            let grid = [rows.div_ceil(64), groups, outputs.div_ceil(4)];
+            return self.launch("narrow", grid, BLOCK, 0, &arguments);
         }
         self.product(
             Kind::Output,
@@ -263,6 +266,58 @@ impl Cuda {
                 ..factors(&x, groups)
             },
         );
+    }
+
+    /// All layers in one kernel, if the network has two or three of at most 256 units. False if not.
+    fn chain(&self, net: &Bank<Mlp>, weights: Weights, x: &Rows, pass: &Pass<Self>) -> bool {
+        let (groups, rows) = (net.groups, pass.rows());
+        let layers: Vec<Layer> = net.shape.layers().collect();
+        let widest = layers.iter().map(|layer| layer.inputs.max(layer.outputs)).max().unwrap_or(0);
+        let (kernel, side, width) = match (widest, self.precision) {
+            (0..=64, Precision::Tf32) => ("chain_tf32_64_64", 64, 64),
+            (0..=64, Precision::Fp32) => ("chain_fp32_64_64", 64, 64),
+            _ if groups * rows.div_ceil(128) < 2 * self.queue.multiprocessors() || !self.has_shared(128, 256) => {
+                (if self.precision == Precision::Tf32 { "chain_tf32_64_256" } else { "chain_fp32_64_256" }, 64, 256)
+            }
+            (_, Precision::Tf32) => ("chain_tf32_128_256", 128, 256),
+            (_, Precision::Fp32) => ("chain_fp32_128_256", 128, 256),
+        };
+        if rows <= THIN_ROWS || !matches!(layers.len(), 2 | 3) || widest > width || !self.has_shared(side, width) {
+            return false;
+        }
+        let output =
+            |l: usize| layers.get(l).map_or(0, |layer| layer_of(&pass.activations[l], groups, rows, layer.outputs));
+        let outputs = |l: usize| layers.get(l).map_or(0, |layer| int(layer.outputs));
+        let last = layers[layers.len() - 1];
+        let narrow = is_narrow(&last, &Rows::strided(0, last.inputs, 0));
+        let arguments = args::Chain {
+            a: x.first,
+            second: x.second,
+            weights: weights.start,
+            out0: output(0),
+            out1: output(1),
+            out2: output(2),
+            a_stride: x.first_stride as u64,
+            second_stride: x.second_stride as u64,
+            stride: weights.stride as u64,
+            a_width: int(x.first_width),
+            a_share: int(x.first_share),
+            second_width: int(x.second_width),
+            second_share: int(x.second_share),
+            width0: outputs(0),
+            width1: outputs(1),
+            width2: outputs(2),
+            layers: int(layers.len()),
+            products: int(layers.len() - usize::from(narrow)),
+            rows: int(rows),
+        };
+        let threads = if width == 64 { 128 } else { 4 * side };
+        self.launch(kernel, [rows.div_ceil(side), groups, 1], threads, chain_numbers(side, width), &arguments);
+        true
+    }
+
+    fn has_shared(&self, side: usize, width: usize) -> bool {
+        chain_numbers(side, width) * size_of::<f32>() <= self.queue.shared_memory()
     }
 
     /// The gradient of the weights and the bias, given that of the output.
@@ -376,7 +431,8 @@ impl Cuda {
                 splits: 1,
                 ..Default::default()
             };
-            return self.each("narrow_input", rows * inputs, groups, &arguments);
+            let grid = [rows.div_ceil(64), groups, inputs.div_ceil(WARP)];
+            return self.launch("narrow_input", grid, BLOCK, 0, &arguments);
         }
         let gradient = Rows::strided(gradient, outputs, rows * outputs);
         self.input_product(&gradient, weights, [rows, inputs, outputs], groups, x.first, below, rows * inputs);
@@ -471,10 +527,15 @@ fn weights_of<S>(net: &Bank<S>, weights: &Array<f32>, parameters: usize) -> Weig
     Weights { start: weights.part(net.offset, parameters), stride: net.stride }
 }
 
+/// Numbers in shared memory of a kernel for all layers: a layer's input, and two tiles of weights.
+fn chain_numbers(side: usize, width: usize) -> usize {
+    side * (width + 4) + 2 * 16 * (width + 8)
+}
+
 /// Whether the kernels for few outputs take a layer.
 fn is_narrow(layer: &Layer, x: &Rows) -> bool {
     let plain = x.second_width == 0 && x.first_share == 1;
-    plain && layer.outputs <= NARROW_OUTPUTS && layer.inputs > NARROW_OUTPUTS
+    plain && layer.outputs <= NARROW_OUTPUTS && layer.inputs >= WARP
 }
 
 fn factors(x: &Rows, groups: usize) -> args::Product {
@@ -607,6 +668,9 @@ impl Device for Cuda {
         );
         let start = weights_of(net, weights, net.shape.parameters());
         let mut x = Rows::input(&input, groups, rows);
+        if self.chain(net, start, &x, pass) {
+            return;
+        }
         let last = pass.activations.len() - 1;
         for (l, layer) in net.shape.layers().enumerate() {
             let out = layer_of(&pass.activations[l], groups, rows, layer.outputs);
@@ -693,7 +757,8 @@ impl Device for Cuda {
             columns: int(columns),
             share: int(share),
         };
-        self.warps("by_columns", rows, groups / share, &arguments);
+        let grid = [rows.div_ceil(32), groups / share, columns.div_ceil(8)];
+        self.launch("by_columns", grid, BLOCK, 0, &arguments);
     }
 
     fn sample(&self, pass: &Pass<Self>, noise: &Array<f32>, clip: LogStd, drawn: &mut Drawn<Self>) {
@@ -844,7 +909,7 @@ impl Device for Cuda {
             epsilon: epsilon as f32,
             share: share as f32,
         };
-        self.each("adam", p.each, p.owners, &arguments);
+        self.each("adam", p.each.div_ceil(4), p.owners, &arguments);
     }
 
     fn gather(&self, replay: &Tables<'_, Self>, rows: &Array<u32>, batch: &mut Batch<Self>) {
@@ -875,7 +940,7 @@ impl Device for Cuda {
             a: int(a),
             reward_scale: units.reward_scale as f32,
         };
-        self.warps("gather", n, 1, &arguments);
+        self.warps("gather", n, &arguments);
     }
 
     fn append(&self, steps: &Appended<Self>, scores: Option<Scored<'_, Self>>, own: &mut Table<Self>) {
@@ -916,7 +981,7 @@ impl Device for Cuda {
             size: int(recalled.size),
             floor: replay.floor as f32,
         };
-        self.warps("recall", n, 1, &arguments);
+        self.warps("recall", n, &arguments);
     }
 
     fn see(

@@ -147,7 +147,10 @@ impl Card {
         let gpu = unsafe {
             let context = result::primary_ctx::retain(device)?;
             result::ctx::set_current(context)?;
-            Gpu { context, functions: load(kernels)?, multiprocessors: self.multiprocessors }
+            let shared = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+            let shared_memory = result::device::get_attribute(device, shared)? as usize;
+            let functions = load(kernels, shared_memory)?;
+            Gpu { context, functions, multiprocessors: self.multiprocessors, shared_memory }
         };
         let queue = Stream::new(&Arc::new(gpu)).map_err(|e| Missing::Failed(e.to_string()))?;
         Ok(Cuda::new(Arc::new(queue)))
@@ -159,7 +162,7 @@ impl Card {
 /// # Safety
 ///
 /// A context is current.
-unsafe fn load(kernels: &[u8]) -> Result<HashMap<String, Function>, Missing> {
+unsafe fn load(kernels: &[u8], shared_memory: usize) -> Result<HashMap<String, Function>, Missing> {
     // SAFETY: the image is complete; it holds its own length.
     unsafe {
         let module = result::module::load_data(kernels.as_ptr().cast())?;
@@ -174,8 +177,8 @@ unsafe fn load(kernels: &[u8]) -> Result<HashMap<String, Function>, Missing> {
             let name = CString::from(std::ffi::CStr::from_ptr(name)).to_string_lossy().into_owned();
             // More shared memory than every card has must be asked for.
             let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            if name.ends_with("_128") {
-                result::function::set_function_attribute(function, attribute, 80 << 10)?;
+            if name.ends_with("_128") || name.ends_with("_256") {
+                result::function::set_function_attribute(function, attribute, shared_memory as i32)?;
             }
             named.insert(name, Function(function));
         }
@@ -188,6 +191,7 @@ struct Gpu {
     context: sys::CUcontext,
     functions: HashMap<String, Function>,
     multiprocessors: usize,
+    shared_memory: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -288,6 +292,10 @@ impl Queue for Stream {
     fn free_memory(&self) -> Result<usize, DeviceError> {
         let free = self.gpu.enter().and_then(|()| result::mem_get_info()).map_err(|e| failed(&e))?;
         Ok(free.0)
+    }
+
+    fn shared_memory(&self) -> usize {
+        self.gpu.shared_memory
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {

@@ -7,9 +7,11 @@ typedef unsigned long long u64;
 
 #ifndef EMULATED
 #define INLINE __device__ __forceinline__
-// A kernel for blocks of up to so many threads, whose struct of arguments is called a.
-#define KERNEL(threads, name, Arguments)                                                                               \
-  extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Arguments a)
+// A kernel for blocks of up to so many threads, of which so many must fit on a multiprocessor, whose struct of arguments is
+// called a.
+#define KERNEL_OF(threads, blocks, name, Arguments)                                                                    \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Arguments a)
+#define KERNEL(threads, name, Arguments) KERNEL_OF(threads, 1, name, Arguments)
 // The shared memory whose size is given at the launch.
 #define DYNAMIC_SHARED(name) float *name = dynamic_shared
 extern __shared__ float dynamic_shared[];
@@ -76,11 +78,43 @@ INLINE float ln_1p_unit(float t) {
 INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp_(-x)); }
 INLINE float softplus(float x) { return max_(x, 0.0f) + ln_1p_unit(exp_(-fabsf(x))); }
 
+INLINE bool aligned(const float *p) { return ((u64)p & 15) == 0; }
+
+// Four numbers, whose address is a multiple of 16, at once; or one.
+template <int N> INLINE void load(float (&x)[N], const float *from) {
+  if constexpr (N == 4) {
+    float4 four = *(const float4 *)from;
+    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+  } else {
+    static_assert(N == 1, "four numbers or one");
+    x[0] = *from;
+  }
+}
+template <int N> INLINE void store(float *to, const float (&x)[N]) {
+  if constexpr (N == 4) *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
+  else *to = x[0];
+}
+
 // The sum over a warp, the same in every lane and in an order that never changes.
 INLINE float warp_sum(float x) {
 #pragma unroll
   for (int offset = WARP / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(EVERY_LANE, x, offset);
   return x;
+}
+
+// N sums over a warp at once, in an order that never changes: lane l gets sum l % N.
+template <int N> INLINE float warp_sums(float (&x)[N], int lane) {
+#pragma unroll
+  for (int bit = 1; bit < N; bit *= 2) {
+#pragma unroll
+    for (int i = 0; i < N / 2 / bit; ++i) {
+      float kept = lane & bit ? x[2 * i + 1] : x[2 * i], given = lane & bit ? x[2 * i] : x[2 * i + 1];
+      x[i] = kept + __shfl_xor_sync(EVERY_LANE, given, bit);
+    }
+  }
+#pragma unroll
+  for (int bit = N; bit < WARP; bit *= 2) x[0] += __shfl_xor_sync(EVERY_LANE, x[0], bit);
+  return x[0];
 }
 
 // The sum over a block of BLOCK threads, the same in every thread and in an order that never changes.

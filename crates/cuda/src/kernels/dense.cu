@@ -1,16 +1,21 @@
 // Banks of dense layers.
 //
 // Three products make up a layer: the output X W, the gradient of the input D W^T, the gradient of the weights X^T D. They
-// run on the tensor cores, tile by tile: global memory to registers, registers to one half of the shared memory, while the
-// other half is multiplied. `tf32` rounds each factor to 11 bits; `fp32` splits it into two such numbers and adds three of
-// the four partial products, which is as accurate as f32. Layers with few rows or few outputs have kernels of their own.
+// run on the tensor cores, tile by tile: tiles travel from global to shared memory without passing through registers, some
+// steps ahead of the tile that is multiplied. `tf32` rounds each factor to 11 bits; `fp32` splits it into two such numbers
+// and adds three of the four partial products, which is as accurate as f32. Layers with few rows or few outputs have kernels
+// of their own.
 
-// Columns of k per tile.
+// Columns of k per tile, and tiles in shared memory.
 #define DEPTH 32
-// Numbers from the start of a row of a tile to the next, so that the lanes of a warp read from different banks.
+#define STAGES 2
+// Numbers from the start of a row of a tile to the next, so that the lanes of a warp read from different banks, and with
+// room for what lies between the start of a row and the aligned address before it.
 #define BY_ROW (DEPTH + 4)
 #define BY_DEPTH(side) ((side) + 8)
-#define TILE(side) ((side) * BY_ROW > DEPTH * BY_DEPTH(side) ? (side) * BY_ROW : DEPTH * BY_DEPTH(side))
+#define TILE(side) ((side) * BY_ROW)
+// Threads of a product: two by two or four warps.
+#define PRODUCT_THREADS(side) ((side) * 2)
 
 enum Kind { OUTPUT, INPUT_GRADIENT, WEIGHT_GRADIENT };
 
@@ -22,69 +27,95 @@ INLINE u32 to_tf32(float x) {
   return rounded;
 }
 
+// The numbers of `multiply`'s a, from a tile in shared memory whose rows begin so far apart, a multiple of four.
+INLINE void load_left(float (&x)[4], const float *tile, int apart, int lane) {
+  u32 row = (u32)__cvta_generic_to_shared(tile + lane % 16 * apart + lane / 16 * 4), bits[4];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(bits[0]), "=r"(bits[1]), "=r"(bits[2]), "=r"(bits[3])
+               : "r"(row)
+               : "memory");
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[i] = __uint_as_float(bits[i]);
+}
+
 // c += a b for a 16 x 8 tile a and an 8 x 8 tile b, spread over the lanes of a warp.
 INLINE void multiply(float c[4], const u32 a[4], const u32 b[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+
+// Starts to copy four numbers or one to shared memory; zeros, without reading, if not `inside`.
+INLINE void copy_four(float *to, const float *from, bool inside) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(inside ? 16 : 0)
+               : "memory");
+}
+INLINE void copy_one(float *to, const float *from, bool inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+               :
+               : "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(inside ? 4 : 0)
+               : "memory");
+}
+// Ends a group of copies.
+INLINE void end_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+// Waits for this thread's copies, but for those of the last groups.
+template <int LAST> INLINE void wait_for_copies() { asm volatile("cp.async.wait_group %0;" : : "n"(LAST) : "memory"); }
 #endif
 
-// A matrix of `outers` rows, or two side by side.
+// A matrix whose rows lie one after another, or two such matrices side by side.
 struct Source {
   const float *first, *second;
-  int first_width, second_width, outers;
-  bool in_fours; // whether four numbers can be loaded at once
+  int first_width, second_width;
+  bool in_fours; // whether four numbers can be copied at once
+  int shift;     // the numbers before the matrix that are copied with it, so that `first` is aligned
 };
 
-INLINE bool aligned(const float *p) { return ((u64)p & 15) == 0; }
+INLINE Source source(const float *first, int first_width, const float *second, int second_width) {
+  bool in_fours = first_width % 4 == 0 && second_width % 4 == 0 && aligned(first) && aligned(second);
+  return {first, second, first_width, second_width, in_fours, 0};
+}
 
-INLINE Source source(const float *first, int first_width, const float *second, int second_width, int outers) {
-  Source s = {first, second, first_width, second_width, outers, false};
-  s.in_fours = first_width % 4 == 0 && second_width % 4 == 0 && aligned(first) && aligned(second);
+// Weights, which begin anywhere. Only if the whole width is used may the tiles contain what lies around the matrix: a
+// network's parameters before it and the bias after it.
+INLINE Source weights_source(const float *weights, int width, bool whole) {
+  int shift = whole && width % 4 == 0 ? (int)((u64)weights / 4 % 4) : 0;
+  Source s = source(weights - shift, width, 0, 0);
+  s.shift = shift;
   return s;
 }
 
-INLINE const float *place(const Source &s, int outer, int inner) {
-  return inner < s.first_width ? s.first + (u64)outer * s.first_width + inner
-                               : s.second + (u64)outer * s.second_width + (inner - s.first_width);
-}
-
-// Loads this thread's share of a tile of OUTER rows of INNER numbers; 0 outside of the matrix and from `end` on.
-template <int OUTER, int INNER, int THREADS>
-INLINE void load(float (&numbers)[OUTER * INNER / THREADS], const Source &s, int outer, int inner, int outer_end) {
-  int inner_end = s.first_width + s.second_width;
-  if (s.in_fours) {
+// Starts to copy a tile of OUTER rows of INNER numbers, AT_ONCE at a time; 0 outside of the matrix and from `outer_end` on.
+template <int OUTER, int INNER, int ROW, int THREADS, int AT_ONCE>
+INLINE void copy_tile(float *tile, const Source &s, int outer, int inner, int outer_end) {
+  const int PER_ROW = INNER / AT_ONCE, ROWS = THREADS / PER_ROW; // of the block's threads at once
+  int o = threadIdx.x / PER_ROW, at = threadIdx.x % PER_ROW * AT_ONCE;
+  tile += o * ROW + at;
+  outer += o;
+  inner += at;
+  bool is_first = inner < s.first_width + s.shift;
+  int width = is_first ? s.first_width : s.second_width;
+  int left = inner < s.first_width + s.second_width + s.shift ? outer_end - outer : 0;
+  const float *from = (is_first ? s.first + inner : s.second + (inner - s.first_width)) + (u64)outer * width;
 #pragma unroll
-    for (int i = 0; i < OUTER * INNER / THREADS / 4; ++i) {
-      int number = (threadIdx.x + i * THREADS) * 4;
-      int o = outer + number / INNER, at = inner + number % INNER;
-      float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      if (o < outer_end && at < inner_end) four = *(const float4 *)place(s, o, at);
-      numbers[i * 4] = four.x;
-      numbers[i * 4 + 1] = four.y;
-      numbers[i * 4 + 2] = four.z;
-      numbers[i * 4 + 3] = four.w;
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < OUTER * INNER / THREADS; ++i) {
-      int number = threadIdx.x + i * THREADS;
-      int o = outer + number / INNER, at = inner + number % INNER;
-      numbers[i] = o < outer_end && at < inner_end ? *place(s, o, at) : 0.0f;
-    }
+  for (int i = 0; i < OUTER / ROWS; ++i) {
+    bool inside = i * ROWS < left;
+    if (AT_ONCE == 4) copy_four(tile + i * ROWS * ROW, from, inside);
+    else copy_one(tile + i * ROWS * ROW, from, inside);
+    from += ROWS * width;
   }
 }
 
-// Stores what `load` loaded.
-template <int OUTER, int INNER, int THREADS, bool PRECISE>
-INLINE void store(float *tile, const float (&numbers)[OUTER * INNER / THREADS], bool in_fours) {
-  const int row = INNER == DEPTH ? BY_ROW : BY_DEPTH(INNER);
-#pragma unroll
-  for (int i = 0; i < OUTER * INNER / THREADS; ++i) {
-    int number = in_fours ? (threadIdx.x + i / 4 * THREADS) * 4 + i % 4 : threadIdx.x + i * THREADS;
-    float x = PRECISE ? numbers[i] : __uint_as_float(to_tf32(numbers[i]));
-    tile[number / INNER * row + number % INNER] = x;
+template <int OUTER, int INNER, int ROW, int THREADS>
+INLINE void copy_tile(float *tile, const Source &s, int outer, int inner, int outer_end) {
+  if (!s.in_fours) return copy_tile<OUTER, INNER, ROW, THREADS, 1>(tile, s, outer, inner, outer_end);
+  copy_tile<OUTER, INNER, ROW, THREADS, 4>(tile, s, outer, inner, outer_end);
+  // What the shift moved beyond the last four of a row.
+  int o = threadIdx.x;
+  if (s.shift && o < OUTER) {
+    bool inside = outer + o < outer_end && inner + INNER < s.first_width + s.shift;
+    copy_four(tile + o * ROW + INNER, s.first + (u64)(outer + o) * s.first_width + inner + INNER, inside);
   }
 }
 
@@ -92,7 +123,7 @@ INLINE void store(float *tile, const float (&numbers)[OUTER * INNER / THREADS], 
 template <bool PRECISE> struct Factor;
 template <> struct Factor<false> {
   u32 big;
-  __device__ __forceinline__ void set(float x) { big = __float_as_uint(x); }
+  __device__ __forceinline__ void set(float x) { big = to_tf32(x); }
 };
 template <> struct Factor<true> {
   u32 big, small;
@@ -115,117 +146,310 @@ INLINE void multiply_add(float c[4], const Factor<true> a[4], const Factor<true>
   multiply(c, big_a, big_b);
 }
 
-// Grid (tiles of m, tiles of n, groups x splits). SIDE is that of a tile of the result; each warp has ROWS x 32 of it.
-template <int KIND, bool PRECISE, int SIDE, int THREADS> INLINE void product(const Product &a) {
-  const int ACROSS = SIDE / 32, ROWS = SIDE / (THREADS / WARP / ACROSS);
+// Writes a tile of the result, whose sums lie in shared memory, AT_ONCE numbers at a time: whole rows, so that the writes of
+// a warp lie together.
+template <int KIND, int SIDE, int THREADS, int AT_ONCE>
+INLINE void finish(const Product &a, const float *tile, float *out, const float *bias, const float *mask, int m0, int n0) {
+  const int PER_ROW = SIDE / AT_ONCE, ROWS = THREADS / PER_ROW, BATCH = 8;
+  int row = threadIdx.x / PER_ROW, n = n0 + threadIdx.x % PER_ROW * AT_ONCE;
+  if (n >= a.n) return;
+  tile += row * BY_DEPTH(SIDE) + (n - n0);
+  u64 place = (u64)(m0 + row) * a.n + n;
+  out += place;
+  mask += place;
+  float b[AT_ONCE];
+#pragma unroll
+  for (int i = 0; i < AT_ONCE; ++i) b[i] = KIND == OUTPUT ? bias[n + i] : 0.0f;
+  bool masked = KIND == INPUT_GRADIENT && a.mask;
+  for (int first = 0; first < SIDE; first += BATCH * ROWS) {
+    float activation[BATCH][AT_ONCE];
+    if (masked) {
+#pragma unroll
+      for (int r = 0; r < BATCH; ++r) {
+        if (m0 + row + first + r * ROWS < a.m) load(activation[r], mask + (u64)(first + r * ROWS) * a.n);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < BATCH; ++r) {
+      if (m0 + row + first + r * ROWS >= a.m) continue;
+      float x[AT_ONCE];
+      load(x, tile + (first + r * ROWS) * BY_DEPTH(SIDE));
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i) {
+        if (KIND == OUTPUT) x[i] += b[i];
+        if (KIND == OUTPUT && a.relu && x[i] <= 0.0f) x[i] = 0.0f; // NaN stays
+        if (masked && activation[r][i] <= 0.0f) x[i] = 0.0f;
+      }
+      store(out + (u64)(first + r * ROWS) * a.n, x);
+    }
+  }
+}
+
+// Grid (tiles of m, tiles of n, groups x splits). SIDE is that of a tile of the result.
+template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a) {
+  const int THREADS = PRODUCT_THREADS(SIDE), ACROSS = THREADS / WARP / 2;
+  const int ROWS = SIDE / 2, COLUMNS = SIDE / ACROSS; // of a warp
   const bool A_BY_DEPTH = KIND == WEIGHT_GRADIENT, B_BY_DEPTH = KIND != INPUT_GRADIENT;
-  const int NUMBERS = SIDE * DEPTH / THREADS;
   DYNAMIC_SHARED(shared);
   int group = blockIdx.z % a.groups, split = blockIdx.z / a.groups;
   int m0 = blockIdx.x * SIDE, n0 = blockIdx.y * SIDE;
   // A split takes whole tiles of k.
-  int tiles = (a.k + DEPTH - 1) / DEPTH, per_split = (tiles + a.splits - 1) / a.splits;
+  int all_tiles = (a.k + DEPTH - 1) / DEPTH, per_split = (all_tiles + a.splits - 1) / a.splits;
   int k0 = split * per_split * DEPTH;
   int k_end = min(a.k, k0 + per_split * DEPTH);
+  int tiles = (k_end - k0 + DEPTH - 1) / DEPTH;
 
   const float *first = a.a + (u64)(group / a.a_share) * a.a_stride;
   const float *second = a.second_width ? a.second + (u64)(group / a.second_share) * a.second_stride : 0;
-  const float *right = a.b + (u64)group * a.b_stride;
-  Source left_source = source(first, a.a_width, second, a.second_width, A_BY_DEPTH ? a.k : a.m);
-  Source right_source = source(right, B_BY_DEPTH ? a.n : a.k, 0, 0, B_BY_DEPTH ? a.k : a.n);
-
-  float left_numbers[NUMBERS], right_numbers[NUMBERS];
-  float c[ROWS / 16][4][4] = {};
-  float sum = 0.0f;
-  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  int row = warp / ACROSS * ROWS + lane / 4, column = warp % ACROSS * 32 + lane / 4, deep = lane % 4;
-
-  for (int k = k0, half = 0; k < k_end + DEPTH; k += DEPTH, half ^= 1) {
-    // Loads tile k while tile k - DEPTH is multiplied.
-    if (k < k_end) {
-      if (A_BY_DEPTH) load<DEPTH, SIDE, THREADS>(left_numbers, left_source, k, m0, k_end);
-      else load<SIDE, DEPTH, THREADS>(left_numbers, left_source, m0, k, a.m);
-      if (B_BY_DEPTH) load<DEPTH, SIDE, THREADS>(right_numbers, right_source, k, n0, k_end);
-      else load<SIDE, DEPTH, THREADS>(right_numbers, right_source, n0, k, a.n);
+  const float *b = a.b + (u64)group * a.b_stride;
+  Source left_source = source(first, a.a_width, second, a.second_width);
+  Source right_source = KIND == OUTPUT           ? weights_source(b, a.n, true)
+                        : KIND == INPUT_GRADIENT ? weights_source(b, a.k, a.k % DEPTH == 0)
+                                                 : source(b, a.n, 0, 0);
+  auto copy = [&](int tile) {
+    if (tile < tiles) {
+      float *left = shared + tile % STAGES * 2 * TILE(SIDE), *right = left + TILE(SIDE);
+      int k = k0 + tile * DEPTH;
+      if (A_BY_DEPTH) copy_tile<DEPTH, SIDE, BY_DEPTH(SIDE), THREADS>(left, left_source, k, m0, k_end);
+      else copy_tile<SIDE, DEPTH, BY_ROW, THREADS>(left, left_source, m0, k, a.m);
+      if (B_BY_DEPTH) copy_tile<DEPTH, SIDE, BY_DEPTH(SIDE), THREADS>(right, right_source, k, n0, k_end);
+      else copy_tile<SIDE, DEPTH, BY_ROW, THREADS>(right, right_source, n0, k, a.n);
     }
-    if (k > k0) {
-      const float *left = shared + (half ^ 1) * 2 * TILE(SIDE), *right = left + TILE(SIDE);
+    end_copies();
+  };
+
+  float c[ROWS / 16][COLUMNS / 8][4] = {};
+  float sum = 0.0f;
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, deep = lane % 4;
+  int row = warp / ACROSS * ROWS, column = warp % ACROSS * COLUMNS;
+  for (int tile = 0; tile < STAGES - 1; ++tile) copy(tile);
+  for (int tile = 0; tile < tiles; ++tile) {
+    wait_for_copies<STAGES - 2>();
+    __syncthreads(); // everyone's copies are there, and the tile before has been used
+    copy(tile + STAGES - 1);
+    const float *left = shared + tile % STAGES * 2 * TILE(SIDE), *right = left + TILE(SIDE) + right_source.shift;
 #pragma unroll
-      for (int d = 0; d < DEPTH; d += 8) {
-        Factor<PRECISE> fa[ROWS / 16][4], fb[4][2];
+    for (int d = 0; d < DEPTH; d += 8) {
+      Factor<PRECISE> fa[ROWS / 16][4];
 #pragma unroll
-        for (int i = 0; i < ROWS / 16; ++i) {
+      for (int i = 0; i < ROWS / 16; ++i) {
+        float x[4];
+        if (A_BY_DEPTH) {
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
-            int r = row + i * 16 + j % 2 * 8, at = d + deep + j / 2 * 4;
-            fa[i][j].set(A_BY_DEPTH ? left[at * BY_DEPTH(SIDE) + r] : left[r * BY_ROW + at]);
+            x[j] = left[(d + deep + j / 2 * 4) * BY_DEPTH(SIDE) + row + i * 16 + lane / 4 + j % 2 * 8];
           }
+        } else {
+          load_left(x, left + (row + i * 16) * BY_ROW + d, BY_ROW, lane);
         }
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-#pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            int n = column + i * 8, at = d + deep + j * 4;
-            fb[i][j].set(B_BY_DEPTH ? right[at * BY_DEPTH(SIDE) + n] : right[n * BY_ROW + at]);
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < ROWS / 16; ++i) {
-#pragma unroll
-          for (int j = 0; j < 4; ++j) multiply_add(c[i][j], fa[i], fb[j]);
-        }
+        for (int j = 0; j < 4; ++j) fa[i][j].set(x[j]);
       }
-      if (KIND == WEIGHT_GRADIENT && blockIdx.x == 0 && threadIdx.x < SIDE) {
 #pragma unroll
-        for (int d = 0; d < DEPTH; ++d) sum += right[d * BY_DEPTH(SIDE) + threadIdx.x];
+      for (int j = 0; j < COLUMNS / 8; ++j) {
+        Factor<PRECISE> fb[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          int n = column + j * 8 + lane / 4, at = d + deep + half * 4;
+          fb[half].set(B_BY_DEPTH ? right[at * BY_DEPTH(SIDE) + n] : right[n * BY_ROW + at]);
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS / 16; ++i) multiply_add(c[i][j], fa[i], fb);
       }
     }
-    if (k < k_end) {
-      float *left = shared + half * 2 * TILE(SIDE), *right = left + TILE(SIDE);
-      if (A_BY_DEPTH) store<DEPTH, SIDE, THREADS, PRECISE>(left, left_numbers, left_source.in_fours);
-      else store<SIDE, DEPTH, THREADS, PRECISE>(left, left_numbers, left_source.in_fours);
-      if (B_BY_DEPTH) store<DEPTH, SIDE, THREADS, PRECISE>(right, right_numbers, right_source.in_fours);
-      else store<SIDE, DEPTH, THREADS, PRECISE>(right, right_numbers, right_source.in_fours);
+    if (KIND == WEIGHT_GRADIENT && blockIdx.x == 0 && threadIdx.x < SIDE) {
+#pragma unroll
+      for (int d = 0; d < DEPTH; ++d) sum += right[d * BY_DEPTH(SIDE) + threadIdx.x];
     }
-    __syncthreads();
   }
-
-  float *out = a.out + (u64)group * a.out_stride + (u64)split * a.split_stride;
-  const float *bias = KIND == OUTPUT ? a.bias + (u64)group * a.b_stride : 0;
-  const float *mask = KIND == INPUT_GRADIENT && a.mask ? a.mask + (u64)group * a.out_stride : 0;
+  wait_for_copies<0>();
+  __syncthreads();
 #pragma unroll
   for (int i = 0; i < ROWS / 16; ++i) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        int m = m0 + row + i * 16 + e / 2 * 8, n = n0 + warp % ACROSS * 32 + j * 8 + deep * 2 + e % 2;
-        if (m >= a.m || n >= a.n) continue;
-        u64 at = (u64)m * a.n + n;
-        float x = c[i][j][e];
-        if (KIND == OUTPUT) {
-          x += bias[n];
-          if (a.relu && x <= 0.0f) x = 0.0f; // NaN stays
-        }
-        if (KIND == INPUT_GRADIENT && mask && mask[at] <= 0.0f) x = 0.0f;
-        out[at] = x;
-      }
+    for (int j = 0; j < COLUMNS / 8; ++j) {
+      float *at = shared + (row + i * 16 + lane / 4) * BY_DEPTH(SIDE) + column + j * 8 + deep * 2;
+      *(float2 *)at = make_float2(c[i][j][0], c[i][j][1]);
+      *(float2 *)(at + 8 * BY_DEPTH(SIDE)) = make_float2(c[i][j][2], c[i][j][3]);
     }
   }
+  __syncthreads();
+  float *out = a.out + (u64)group * a.out_stride + (u64)split * a.split_stride;
+  const float *bias = a.bias + (u64)group * a.b_stride;
+  const float *mask = a.mask ? a.mask + (u64)group * a.out_stride : 0;
+  if (a.n % 4 == 0 && aligned(out) && aligned(mask)) finish<KIND, SIDE, THREADS, 4>(a, shared, out, bias, mask, m0, n0);
+  else finish<KIND, SIDE, THREADS, 1>(a, shared, out, bias, mask, m0, n0);
   if (KIND == WEIGHT_GRADIENT && blockIdx.x == 0 && threadIdx.x < SIDE && n0 + threadIdx.x < a.n) {
     a.sums[(u64)group * a.out_stride + (u64)split * a.split_stride + n0 + threadIdx.x] = sum;
   }
 }
 
 #define PRODUCT(name, kind)                                                                                            \
-  KERNEL(128, name##_tf32_64, Product) { product<kind, false, 64, 128>(a); }                                          \
-  KERNEL(256, name##_tf32_128, Product) { product<kind, false, 128, 256>(a); }                                        \
-  KERNEL(128, name##_fp32_64, Product) { product<kind, true, 64, 128>(a); }                                           \
-  KERNEL(256, name##_fp32_128, Product) { product<kind, true, 128, 256>(a); }
+  KERNEL_OF(PRODUCT_THREADS(64), 5, name##_tf32_64, Product) { product<kind, false, 64>(a); }                                   \
+  KERNEL_OF(PRODUCT_THREADS(128), 2, name##_tf32_128, Product) { product<kind, false, 128>(a); }                                 \
+  KERNEL_OF(PRODUCT_THREADS(64), 5, name##_fp32_64, Product) { product<kind, true, 64>(a); }                                    \
+  KERNEL_OF(PRODUCT_THREADS(128), 1, name##_fp32_128, Product) { product<kind, true, 128>(a); }
 
 PRODUCT(output, OUTPUT)
 PRODUCT(input_gradient, INPUT_GRADIENT)
 PRODUCT(weight_gradient, WEIGHT_GRADIENT)
+
+#define NARROW_ROWS 8
+#define NARROW_OUTPUTS 4
+
+// A layer of few outputs: up to 8 rows, which begin so far apart, and the outputs n0 .. n0 + 4. A warp's lanes share k.
+INLINE void narrow_rows(const float *x, int apart, int rows, const float *weights, int k_end, int n_end, int n0, int relu,
+                        float *out) {
+  int lane = threadIdx.x % WARP, outputs = min(NARROW_OUTPUTS, n_end - n0);
+  const float *w0 = weights + n0;
+  float sum[NARROW_OUTPUTS][NARROW_ROWS] = {};
+#pragma unroll 4
+  for (int k = lane; k < k_end; k += WARP) {
+    float w[NARROW_OUTPUTS], one[NARROW_ROWS];
+#pragma unroll
+    for (int i = 0; i < NARROW_ROWS; ++i) one[i] = i < rows ? x[(u64)i * apart + k] : 0.0f;
+#pragma unroll
+    for (int n = 0; n < NARROW_OUTPUTS; ++n) w[n] = n < outputs ? w0[(u64)k * n_end + n] : 0.0f;
+#pragma unroll
+    for (int n = 0; n < NARROW_OUTPUTS; ++n) {
+#pragma unroll
+      for (int i = 0; i < NARROW_ROWS; ++i) sum[n][i] = fma_(one[i], w[n], sum[n][i]);
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < NARROW_OUTPUTS; ++n) {
+    if (n >= outputs) break;
+    float y = warp_sums(sum[n], lane) + w0[(u64)k_end * n_end + n];
+    if (lane < rows) out[lane * n_end + n0 + n] = relu && y <= 0.0f ? 0.0f : y;
+  }
+}
+
+// Writes rows of shared memory, AT_ONCE numbers at a time.
+template <int BY_X, int WIDTH, int THREADS, int AT_ONCE>
+INLINE void write_rows(float *out, const float *x, int rows, int width) {
+  const int PER_ROW = WIDTH / AT_ONCE;
+  int n = threadIdx.x % PER_ROW * AT_ONCE;
+  if (n >= width) return;
+#pragma unroll 4
+  for (int row = threadIdx.x / PER_ROW; row < rows; row += THREADS / PER_ROW) {
+    float numbers[AT_ONCE];
+    load(numbers, x + row * BY_X + n);
+    store(out + (u64)row * width + n, numbers);
+  }
+}
+
+// All layers of small networks in one kernel: a block takes ROWS rows of one network from layer to layer in shared memory,
+// while the weights stream by. A warp has 32 x COLUMNS numbers of a layer's output. Every output is also written for the
+// backward pass. A last layer of few outputs is computed in f32. Grid (tiles of rows, groups).
+#define CHAIN_DEPTH 16
+template <bool PRECISE, int ROWS, int WIDTH, int COLUMNS> INLINE void chain(const Chain &a) {
+  const int ACROSS = WIDTH / COLUMNS, WARPS = ROWS / 32 * ACROSS, THREADS = WARPS * WARP;
+  const int BY_X = WIDTH + 4, BY_W = WIDTH + 8;
+  DYNAMIC_SHARED(x); // [ROWS, WIDTH]: the input of a layer, then its output
+  float *stages = x + ROWS * BY_X; // [2, CHAIN_DEPTH, WIDTH]: weights
+  int group = blockIdx.y, m0 = blockIdx.x * ROWS, rows = min(ROWS, a.rows - m0);
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, deep = lane % 4;
+  int row = warp / ACROSS * 32, column = warp % ACROSS * COLUMNS;
+  const float *weights = a.weights + (u64)group * a.stride;
+  auto inputs = [&](int layer) { return layer == 0 ? a.a_width + a.second_width : layer == 1 ? a.width0 : a.width1; };
+  auto outputs = [&](int layer) { return layer == 0 ? a.width0 : layer == 1 ? a.width1 : a.width2; };
+
+  // The next tile of weights, whatever layer it belongs to.
+  const float *coming = weights;
+  int coming_layer = 0, coming_k = 0, tiles_begun = 0;
+  auto copy = [&]() {
+    if (coming_layer < a.products) {
+      int k = inputs(coming_layer), n = outputs(coming_layer);
+      float *stage = stages + tiles_begun++ % 2 * CHAIN_DEPTH * BY_W;
+      copy_tile<CHAIN_DEPTH, WIDTH, BY_W, THREADS>(stage, weights_source(coming, n, true), coming_k, 0, k);
+      coming_k += CHAIN_DEPTH;
+      if (coming_k >= k) {
+        coming += (u64)(k + 1) * n;
+        coming_k = 0;
+        ++coming_layer;
+      }
+    }
+    end_copies();
+  };
+
+  const float *first = a.a + (u64)(group / a.a_share) * a.a_stride;
+  const float *second = a.second_width ? a.second + (u64)(group / a.second_share) * a.second_stride : 0;
+  Source input = source(first, a.a_width, second, a.second_width);
+  for (int k = 0; k < inputs(0); k += CHAIN_DEPTH) {
+    copy_tile<ROWS, CHAIN_DEPTH, BY_X, THREADS>(x + k, input, m0, k, a.rows);
+  }
+  copy();
+  int tile = 0;
+  for (int layer = 0; layer < a.products; ++layer) {
+    int k_end = inputs(layer), n_end = outputs(layer);
+    float c[2][COLUMNS / 8][4] = {};
+    int shift = weights_source(weights, n_end, true).shift;
+    for (int k = 0; k < k_end; k += CHAIN_DEPTH, ++tile) {
+      wait_for_copies<0>();
+      __syncthreads(); // everyone's copies are there, and the tile before has been used
+      copy();
+      const float *w = stages + tile % 2 * CHAIN_DEPTH * BY_W + shift;
+#pragma unroll
+      for (int d = 0; d < CHAIN_DEPTH; d += 8) {
+        Factor<PRECISE> fa[2][4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float four[4];
+          load_left(four, x + (row + i * 16) * BY_X + k + d, BY_X, lane);
+#pragma unroll
+          for (int j = 0; j < 4; ++j) fa[i][j].set(four[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 8; ++j) {
+          Factor<PRECISE> fb[2];
+          fb[0].set(w[(d + deep) * BY_W + column + j * 8 + lane / 4]);
+          fb[1].set(w[(d + deep + 4) * BY_W + column + j * 8 + lane / 4]);
+          multiply_add(c[0][j], fa[0], fb);
+          multiply_add(c[1][j], fa[1], fb);
+        }
+      }
+    }
+    weights += (u64)k_end * n_end;
+    __syncthreads(); // the layer's input has been used
+    bool relu = layer + 1 < a.layers;
+#pragma unroll
+    for (int j = 0; j < COLUMNS / 8; ++j) {
+      int n = column + j * 8 + deep * 2;
+      bool inside[2] = {n < n_end, n + 1 < n_end};
+      float b[2] = {inside[0] ? weights[n] : 0.0f, inside[1] ? weights[n + 1] : 0.0f};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float y[2];
+        y[0] = inside[0] ? c[i / 2][j][i % 2 * 2] + b[0] : 0.0f;
+        y[1] = inside[1] ? c[i / 2][j][i % 2 * 2 + 1] + b[1] : 0.0f;
+        if (relu && y[0] <= 0.0f) y[0] = 0.0f; // NaN stays
+        if (relu && y[1] <= 0.0f) y[1] = 0.0f;
+        *(float2 *)(x + (row + i * 8 + lane / 4) * BY_X + n) = make_float2(y[0], y[1]);
+      }
+    }
+    weights += n_end;
+    __syncthreads();
+    float *out = (layer == 0 ? a.out0 : layer == 1 ? a.out1 : a.out2) + ((u64)group * a.rows + m0) * n_end;
+    if (n_end % 4 == 0 && aligned(out)) write_rows<BY_X, WIDTH, THREADS, 4>(out, x, rows, n_end);
+    else write_rows<BY_X, WIDTH, THREADS, 1>(out, x, rows, n_end);
+  }
+  wait_for_copies<0>();
+  if (a.products == a.layers) return;
+  int k_end = inputs(a.products), n_end = outputs(a.products);
+  float *out = (a.products == 1 ? a.out1 : a.out2) + ((u64)group * a.rows + m0) * n_end;
+  for (int r = warp * NARROW_ROWS; r < rows; r += WARPS * NARROW_ROWS) {
+    for (int n = 0; n < n_end; n += NARROW_OUTPUTS) {
+      narrow_rows(x + r * BY_X, BY_X, min(NARROW_ROWS, rows - r), weights, k_end, n_end, n, 0, out + (u64)r * n_end);
+    }
+  }
+}
+
+KERNEL_OF(128, 5, chain_tf32_64_64, Chain) { chain<false, 64, 64, 32>(a); }
+KERNEL_OF(128, 4, chain_fp32_64_64, Chain) { chain<true, 64, 64, 32>(a); }
+KERNEL_OF(256, 2, chain_tf32_64_256, Chain) { chain<false, 64, 256, 64>(a); }
+KERNEL_OF(256, 2, chain_fp32_64_256, Chain) { chain<true, 64, 256, 64>(a); }
+KERNEL_OF(512, 1, chain_tf32_128_256, Chain) { chain<false, 128, 256, 64>(a); }
+KERNEL_OF(512, 1, chain_fp32_128_256, Chain) { chain<true, 128, 256, 64>(a); }
 
 // Adds the splits of a product of weights, in order. Grid (weights and bias of a layer, groups).
 KERNEL(BLOCK, add_splits, AddSplits) {
@@ -276,40 +500,42 @@ KERNEL(BLOCK, thin, Thin) {
   }
 }
 
-// Layers of few outputs, such as the last. A warp for each row. Grid (8 rows, groups).
+// Layers of few outputs, such as the last. A warp takes 8 rows and 4 outputs; its lanes share k.
+// Grid (64 rows, groups, 4 outputs).
 KERNEL(BLOCK, narrow, Narrow) {
-  int row = blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  if (row >= a.rows) return;
-  u64 at = (u64)blockIdx.y * a.rows + row;
-  const float *x = a.x + at * a.k;
+  int row0 = (blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP) * NARROW_ROWS, n0 = blockIdx.z * NARROW_OUTPUTS;
+  if (row0 >= a.rows) return;
+  u64 at = (u64)blockIdx.y * a.rows + row0;
   const float *weights = a.weights + (u64)blockIdx.y * a.stride;
+  narrow_rows(a.x + at * a.k, a.k, min(NARROW_ROWS, a.rows - row0), weights, a.k, a.n, n0, a.relu, a.out + at * a.n);
+}
+
+// The gradient of their input. A warp takes 8 rows, a lane one k. Grid (64 rows, groups, 32 k).
+KERNEL(BLOCK, narrow_input, Narrow) {
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+  int row0 = (blockIdx.x * (BLOCK / WARP) + warp) * NARROW_ROWS, k = blockIdx.z * WARP + lane;
+  int rows = min(NARROW_ROWS, a.rows - row0);
+  if (rows <= 0 || k >= a.k) return;
+  u64 at = (u64)blockIdx.y * a.rows + row0;
+  const float *x = a.x + at * a.k + k, *gradient = a.out + at * a.n;
+  const float *weights = a.weights + (u64)blockIdx.y * a.stride + (u64)k * a.n;
+  float *d_x = a.d_x + at * a.k + k;
+  float activation[NARROW_ROWS], sum[NARROW_ROWS] = {};
+#pragma unroll
+  for (int i = 0; i < NARROW_ROWS; ++i) activation[i] = i < rows ? x[(u64)i * a.k] : 0.0f;
   for (int n = 0; n < a.n; ++n) {
-    float sum = 0.0f;
-    for (int k = lane; k < a.k; k += WARP) sum = fma_(x[k], weights[k * a.n + n], sum);
-    sum = warp_sum(sum);
-    if (lane == n) {
-      float y = sum + weights[(u64)a.k * a.n + n];
-      a.out[at * a.n + n] = a.relu && y <= 0.0f ? 0.0f : y;
-    }
+    float w = weights[n];
+#pragma unroll
+    for (int i = 0; i < NARROW_ROWS; ++i) sum[i] = i < rows ? fma_(gradient[i * a.n + n], w, sum[i]) : 0.0f;
+  }
+#pragma unroll
+  for (int i = 0; i < NARROW_ROWS; ++i) {
+    if (i < rows) d_x[(u64)i * a.k] = activation[i] <= 0.0f ? 0.0f : sum[i];
   }
 }
 
-// The gradient of their input. Grid (numbers of the input, groups).
-KERNEL(BLOCK, narrow_input, Narrow) {
-  u64 i = thread_number();
-  if (i >= (u64)a.rows * a.k) return;
-  int row = (int)(i / a.k), k = (int)(i % a.k);
-  i += (u64)blockIdx.y * a.rows * a.k;
-  const float *gradient = a.out + ((u64)blockIdx.y * a.rows + row) * a.n;
-  const float *weights = a.weights + (u64)blockIdx.y * a.stride + (u64)k * a.n;
-  float sum = 0.0f;
-  for (int n = 0; n < a.n; ++n) sum = fma_(gradient[n], weights[n], sum);
-  a.d_x[i] = a.x[i] <= 0.0f ? 0.0f : sum;
-}
-
-// The gradient of their weights and, as row k, of their bias. Each warp takes a slice of the rows, each lane a row of the
-// weights. Grid (32 rows of weights, 4 outputs, groups x splits).
-#define NARROW_OUTPUTS 4
+// The gradient of their weights and, as row k, of their bias. Each warp takes every eighth batch of 8 rows, each lane a row
+// of the weights. Grid (32 rows of weights, 4 outputs, groups x splits).
 KERNEL(BLOCK, narrow_weights, Narrow) {
   __shared__ float sums[BLOCK / WARP][NARROW_OUTPUTS][WARP];
   int group = blockIdx.z % a.groups, split = blockIdx.z / a.groups;
@@ -317,15 +543,22 @@ KERNEL(BLOCK, narrow_weights, Narrow) {
   int k = blockIdx.x * WARP + lane, n = blockIdx.y * NARROW_OUTPUTS;
   int per_split = (a.rows + a.splits - 1) / a.splits;
   int end = min(a.rows, (split + 1) * per_split);
-  const float *x = a.x + (u64)group * a.rows * a.k, *gradient = a.out + (u64)group * a.rows * a.n;
+  const float *x = a.x + (u64)group * a.rows * a.k + k, *gradient = a.out + (u64)group * a.rows * a.n + n;
   float sum[NARROW_OUTPUTS] = {};
   if (k <= a.k) {
-#pragma unroll 4
-    for (int row = split * per_split + warp; row < end; row += BLOCK / WARP) {
-      float one = k < a.k ? x[(u64)row * a.k + k] : 1.0f;
+    for (int row = split * per_split + warp * NARROW_ROWS; row < end; row += BLOCK / WARP * NARROW_ROWS) {
+      float one[NARROW_ROWS], d[NARROW_ROWS][NARROW_OUTPUTS];
 #pragma unroll
-      for (int i = 0; i < NARROW_OUTPUTS; ++i) {
-        if (n + i < a.n) sum[i] = fma_(one, gradient[(u64)row * a.n + n + i], sum[i]);
+      for (int i = 0; i < NARROW_ROWS; ++i) {
+        bool inside = row + i < end;
+        one[i] = k == a.k ? 1.0f : inside ? x[(u64)(row + i) * a.k] : 0.0f;
+#pragma unroll
+        for (int j = 0; j < NARROW_OUTPUTS; ++j) d[i][j] = inside && n + j < a.n ? gradient[(u64)(row + i) * a.n + j] : 0.0f;
+      }
+#pragma unroll
+      for (int i = 0; i < NARROW_ROWS; ++i) {
+#pragma unroll
+        for (int j = 0; j < NARROW_OUTPUTS; ++j) sum[j] = fma_(one[i], d[i][j], sum[j]);
       }
     }
   }
@@ -340,20 +573,37 @@ KERNEL(BLOCK, narrow_weights, Narrow) {
 }
 
 // The gradient of an action: the first layer's, at the columns of the action, summed over an agent's networks.
-// A warp for each row. Grid (8 rows, agents).
+// A warp takes 4 rows and 8 columns; its lanes share the units. Grid (32 rows, agents, 8 columns).
+#define ROWS_AT_ONCE 4
+#define COLUMNS_AT_ONCE 8
 KERNEL(BLOCK, by_columns, ByColumns) {
-  int row = blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  if (row >= a.rows) return;
-  for (int column = 0; column < a.columns; ++column) {
-    float total = 0.0f;
-    for (int i = 0; i < a.share; ++i) {
-      u64 network = (u64)blockIdx.y * a.share + i;
-      const float *gradient = a.gradient + (network * a.rows + row) * a.n;
-      const float *weights = a.weights + network * a.stride + (u64)column * a.n;
-      float sum = 0.0f;
-      for (int n = lane; n < a.n; n += WARP) sum = fma_(gradient[n], weights[n], sum);
-      total += warp_sum(sum);
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+  int row0 = (blockIdx.x * (BLOCK / WARP) + warp) * ROWS_AT_ONCE, column0 = blockIdx.z * COLUMNS_AT_ONCE;
+  int rows = min(ROWS_AT_ONCE, a.rows - row0), columns = min(COLUMNS_AT_ONCE, a.columns - column0);
+  if (rows <= 0) return;
+  float sum[COLUMNS_AT_ONCE][ROWS_AT_ONCE] = {};
+  for (int network = blockIdx.y * a.share; network < (int)(blockIdx.y + 1) * a.share; ++network) {
+    const float *gradient = a.gradient + ((u64)network * a.rows + row0) * a.n;
+    const float *weights = a.weights + (u64)network * a.stride + (u64)column0 * a.n;
+#pragma unroll 4
+    for (int n = lane; n < a.n; n += WARP) {
+      float one[ROWS_AT_ONCE], w[COLUMNS_AT_ONCE];
+#pragma unroll
+      for (int i = 0; i < ROWS_AT_ONCE; ++i) one[i] = i < rows ? gradient[(u64)i * a.n + n] : 0.0f;
+#pragma unroll
+      for (int c = 0; c < COLUMNS_AT_ONCE; ++c) w[c] = c < columns ? weights[(u64)c * a.n + n] : 0.0f;
+#pragma unroll
+      for (int c = 0; c < COLUMNS_AT_ONCE; ++c) {
+#pragma unroll
+        for (int i = 0; i < ROWS_AT_ONCE; ++i) sum[c][i] = fma_(one[i], w[c], sum[c][i]);
+      }
     }
-    if (lane == column % WARP) a.out[((u64)blockIdx.y * a.rows + row) * a.columns + column] = total;
+  }
+  float *out = a.out + ((u64)blockIdx.y * a.rows + row0) * a.columns + column0;
+#pragma unroll
+  for (int c = 0; c < COLUMNS_AT_ONCE; ++c) {
+    if (c >= columns) break;
+    float total = warp_sums(sum[c], lane);
+    if (lane < rows) out[lane * a.columns + c] = total;
   }
 }

@@ -20,9 +20,13 @@
   static const emulator::Register<Arguments> register_##name(#name, threads, name);                                    \
   static void name(const Arguments &a)
 
+#define KERNEL_OF(threads, blocks, name, Arguments) KERNEL(threads, name, Arguments)
+
 struct Index { unsigned x, y, z; };
 static thread_local Index threadIdx, blockIdx, blockDim, gridDim;
 struct float4 { float x, y, z, w; };
+struct float2 { float x, y; };
+static inline float2 make_float2(float x, float y) { return {x, y}; }
 static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 using std::exp; using std::expm1; using std::log; using std::log1p; using std::sqrt;
 static inline int min(int a, int b) { return a < b ? a : b; }
@@ -199,6 +203,19 @@ static inline void multiply(float c[4], const unsigned a[4], const unsigned b[2]
     c[e] = (float)sum;
   }
 }
+
+static inline void load_left(float (&x)[4], const float *tile, int apart, int lane) {
+  for (int i = 0; i < 4; ++i) x[i] = tile[(lane / 4 + i % 2 * 8) * apart + lane % 4 + i / 2 * 4];
+}
+
+// Copies that run beside the kernel: here they are complete at once.
+static inline void copy_some(float *to, const float *from, int n, bool inside) {
+  for (int i = 0; i < n; ++i) to[i] = inside ? from[i] : 0.0f;
+}
+static inline void copy_four(float *to, const float *from, bool inside) { copy_some(to, from, 4, inside); }
+static inline void copy_one(float *to, const float *from, bool inside) { copy_some(to, from, 1, inside); }
+static inline void end_copies() {}
+template <int LAST> static inline void wait_for_copies() {}
 
 // 0; 1: no such kernel; 2: arguments of another size; 3: more threads than the kernel is made for.
 extern "C" int emulate(const char *name, const unsigned grid[3], unsigned threads, unsigned shared, const void *arguments,

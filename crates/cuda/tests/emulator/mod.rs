@@ -93,6 +93,10 @@ impl Queue for Emulator {
         Ok(1 << 30)
     }
 
+    fn shared_memory(&self) -> usize {
+        200 << 10
+    }
+
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
         self.not_recording();
         Ok(Box::leak(vec![0u32; bytes.div_ceil(4)].into_boxed_slice()).as_mut_ptr() as u64)
