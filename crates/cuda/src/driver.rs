@@ -147,10 +147,7 @@ impl Card {
         let gpu = unsafe {
             let context = result::primary_ctx::retain(device)?;
             result::ctx::set_current(context)?;
-            let shared = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-            let shared_memory = result::device::get_attribute(device, shared)? as usize;
-            let functions = load(kernels, shared_memory)?;
-            Gpu { context, functions, multiprocessors: self.multiprocessors, shared_memory }
+            Gpu { context, functions: load(kernels)?, multiprocessors: self.multiprocessors }
         };
         let queue = Stream::new(&Arc::new(gpu)).map_err(|e| Missing::Failed(e.to_string()))?;
         Ok(Cuda::new(Arc::new(queue)))
@@ -162,7 +159,7 @@ impl Card {
 /// # Safety
 ///
 /// A context is current.
-unsafe fn load(kernels: &[u8], shared_memory: usize) -> Result<HashMap<String, Function>, Missing> {
+unsafe fn load(kernels: &[u8]) -> Result<HashMap<String, Function>, Missing> {
     // SAFETY: the image is complete; it holds its own length.
     unsafe {
         let module = result::module::load_data(kernels.as_ptr().cast())?;
@@ -177,8 +174,8 @@ unsafe fn load(kernels: &[u8], shared_memory: usize) -> Result<HashMap<String, F
             let name = CString::from(std::ffi::CStr::from_ptr(name)).to_string_lossy().into_owned();
             // More shared memory than every card has must be asked for.
             let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            if name.ends_with("_128") || name.ends_with("_256") {
-                result::function::set_function_attribute(function, attribute, shared_memory as i32)?;
+            if name.ends_with("_128") || name.starts_with("chain") {
+                result::function::set_function_attribute(function, attribute, 80 << 10)?;
             }
             named.insert(name, Function(function));
         }
@@ -191,7 +188,6 @@ struct Gpu {
     context: sys::CUcontext,
     functions: HashMap<String, Function>,
     multiprocessors: usize,
-    shared_memory: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -287,10 +283,6 @@ impl Queue for Stream {
 
     fn multiprocessors(&self) -> usize {
         self.gpu.multiprocessors
-    }
-
-    fn shared_memory(&self) -> usize {
-        self.gpu.shared_memory
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {

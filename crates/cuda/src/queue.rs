@@ -36,8 +36,6 @@ pub trait Queue: Send + Sync {
     fn fork(&self) -> Result<Arc<dyn Queue>, DeviceError>;
     /// The number of multiprocessors.
     fn multiprocessors(&self) -> usize;
-    /// Bytes of shared memory that a block may have.
-    fn shared_memory(&self) -> usize;
     /// Memory of zero bytes.
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError>;
     /// Frees memory, once the work on it is done.

@@ -86,11 +86,7 @@ impl Queue for Emulator {
     }
 
     fn multiprocessors(&self) -> usize {
-        2 // so that small tests use both sizes of tiles
-    }
-
-    fn shared_memory(&self) -> usize {
-        200 << 10
+        4 // so that small tests use all sizes of tiles
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
