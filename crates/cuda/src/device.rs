@@ -360,16 +360,29 @@ impl Cuda {
         self.split(groups, rows, each, product);
     }
 
-    /// The gradient of the weights and the bias of a layer of few outputs.
-    fn narrow_weights(&self, layer: &Layer, x: u64, gradient: u64, groups: usize, rows: usize, to: u64, stride: usize) {
+    /// The gradient of the weights and the bias of a layer of few outputs, and of its input unless `below` is 0.
+    fn narrow_backward(
+        &self,
+        layer: &Layer,
+        weights: Weights,
+        x: u64,
+        gradient: u64,
+        below: u64,
+        [groups, rows]: [usize; 2],
+        to: Weights,
+    ) {
         let Layer { inputs, outputs, .. } = *layer;
+        let Weights { start: to, stride } = to;
         let each = (inputs + 1) * outputs;
         let product = |split: Option<(u64, usize)>| {
             let (start, splits) = split.unwrap_or((to, 1));
             let whole = split.is_none();
             let arguments = args::Narrow {
                 x,
+                weights: weights.start,
+                stride: weights.stride as u64,
                 out: gradient,
+                d_x: below,
                 d_weights: start,
                 d_stride: if whole { stride } else { each } as u64,
                 split_stride: (groups * each) as u64,
@@ -380,8 +393,9 @@ impl Cuda {
                 splits: int(splits),
                 ..Default::default()
             };
-            let grid = [(inputs + 1).div_ceil(WARP), outputs.div_ceil(4), groups * splits];
-            self.launch("narrow_weights", grid, BLOCK, 0, &arguments);
+            let grid = [(inputs + 1).div_ceil(WARP), groups * splits, 1];
+            let kernel = if outputs <= 4 { "narrow_backward_4" } else { "narrow_backward_16" };
+            self.launch(kernel, grid, BLOCK, 0, &arguments);
             if !whole {
                 let arguments = args::AddSplits {
                     parts: start,
@@ -684,17 +698,19 @@ impl Device for Cuda {
                 0 => Rows::input(&input, groups, rows),
                 _ => Rows::plain(&pass.activations[l - 1], groups, rows, layer.inputs),
             };
-            let to = to.skip(layer.offset);
+            let (weights, to) = (start.skip(layer.offset), to.skip(layer.offset));
+            let below = match l {
+                0 => 0,
+                _ => layer_of(&pass.gradients[l - 1], groups, rows, layer.inputs),
+            };
             if is_narrow(&layer, &x) {
-                self.narrow_weights(&layer, x.first, gradient, groups, rows, to.start, to.stride);
-            } else {
-                let bias = to.at(layer.inputs * layer.outputs);
-                let sizes = [layer.inputs, layer.outputs];
-                self.weight_gradient(sizes, x, gradient, groups, rows, [to.start, bias], to.stride);
+                self.narrow_backward(&layer, weights, x.first, gradient, below, [groups, rows], to);
+                continue;
             }
+            let bias = to.at(layer.inputs * layer.outputs);
+            let sizes = [layer.inputs, layer.outputs];
+            self.weight_gradient(sizes, x, gradient, groups, rows, [to.start, bias], to.stride);
             if l > 0 {
-                let below = layer_of(&pass.gradients[l - 1], groups, rows, layer.inputs);
-                let weights = start.skip(layer.offset);
                 self.hidden_gradient(&layer, weights, &pass.activations[l - 1], gradient, below, [groups, rows]);
             }
         }

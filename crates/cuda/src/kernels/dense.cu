@@ -547,42 +547,61 @@ KERNEL(BLOCK, narrow_input, Narrow) {
   }
 }
 
-// The gradient of their weights and, as row k, of their bias. Each warp takes every eighth batch of 8 rows, each lane a row
-// of the weights. Grid (32 rows of weights, 4 outputs, groups x splits).
-KERNEL(BLOCK, narrow_weights, Narrow) {
-  __shared__ float sums[BLOCK / WARP][NARROW_OUTPUTS][WARP];
-  int group = blockIdx.z % a.groups, split = blockIdx.z / a.groups;
+// The gradient of their weights and, as row k, of their bias; and of their input, if it is wanted. Each warp takes every
+// eighth batch of 8 rows, each lane a row of the weights. Grid (32 rows of weights, groups x splits).
+template <int MOST> INLINE void narrow_backward(const Narrow &a) {
+  __shared__ float sums[BLOCK / WARP][MOST][WARP];
+  int group = blockIdx.y % a.groups, split = blockIdx.y / a.groups;
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  int k = blockIdx.x * WARP + lane, n = blockIdx.y * NARROW_OUTPUTS;
+  int k = blockIdx.x * WARP + lane;
   int per_split = (a.rows + a.splits - 1) / a.splits;
   int end = min(a.rows, (split + 1) * per_split);
-  const float *x = a.x + (u64)group * a.rows * a.k + k, *gradient = a.out + (u64)group * a.rows * a.n + n;
-  float sum[NARROW_OUTPUTS] = {};
+  u64 place = (u64)group * a.rows;
+  const float *x = a.x + place * a.k + k, *gradient = a.out + place * a.n;
+  float *d_x = a.d_x && k < a.k ? a.d_x + place * a.k + k : 0;
+  float w[MOST], sum[MOST] = {};
+#pragma unroll
+  for (int n = 0; n < MOST; ++n) w[n] = d_x && n < a.n ? a.weights[(u64)group * a.stride + (u64)k * a.n + n] : 0.0f;
   if (k <= a.k) {
     for (int row = split * per_split + warp * NARROW_ROWS; row < end; row += BLOCK / WARP * NARROW_ROWS) {
-      float one[NARROW_ROWS], d[NARROW_ROWS][NARROW_OUTPUTS];
+      float one[NARROW_ROWS], below[NARROW_ROWS] = {};
 #pragma unroll
-      for (int i = 0; i < NARROW_ROWS; ++i) {
-        bool inside = row + i < end;
-        one[i] = k == a.k ? 1.0f : inside ? x[(u64)(row + i) * a.k] : 0.0f;
-        load_up_to_four(d[i], gradient + (u64)(row + i) * a.n, inside ? a.n - n : 0);
+      for (int i = 0; i < NARROW_ROWS; ++i) one[i] = k == a.k ? 1.0f : row + i < end ? x[(u64)(row + i) * a.k] : 0.0f;
+#pragma unroll
+      for (int n = 0; n < MOST; n += NARROW_OUTPUTS) {
+        if (n >= a.n) break;
+        float d[NARROW_ROWS][NARROW_OUTPUTS];
+#pragma unroll
+        for (int i = 0; i < NARROW_ROWS; ++i) {
+          load_up_to_four(d[i], gradient + (u64)(row + i) * a.n + n, row + i < end ? a.n - n : 0);
+        }
+#pragma unroll
+        for (int i = 0; i < NARROW_ROWS; ++i) {
+#pragma unroll
+          for (int j = 0; j < NARROW_OUTPUTS; ++j) {
+            sum[n + j] = fma_(one[i], d[i][j], sum[n + j]);
+            below[i] = fma_(d[i][j], w[n + j], below[i]);
+          }
+        }
       }
 #pragma unroll
       for (int i = 0; i < NARROW_ROWS; ++i) {
-#pragma unroll
-        for (int j = 0; j < NARROW_OUTPUTS; ++j) sum[j] = fma_(one[i], d[i][j], sum[j]);
+        if (d_x && row + i < end) d_x[(u64)(row + i) * a.k] = one[i] <= 0.0f ? 0.0f : below[i];
       }
     }
   }
 #pragma unroll
-  for (int i = 0; i < NARROW_OUTPUTS; ++i) sums[warp][i][lane] = sum[i];
+  for (int n = 0; n < MOST; ++n) sums[warp][n][lane] = sum[n];
   __syncthreads();
-  if (warp < NARROW_OUTPUTS && n + warp < a.n && k <= a.k) {
+  for (int n = warp; n < a.n && k <= a.k; n += BLOCK / WARP) {
     float total = 0.0f;
-    for (int i = 0; i < BLOCK / WARP; ++i) total += sums[i][warp][lane];
-    a.d_weights[(u64)group * a.d_stride + (u64)split * a.split_stride + (u64)k * a.n + n + warp] = total;
+    for (int i = 0; i < BLOCK / WARP; ++i) total += sums[i][n][lane];
+    a.d_weights[(u64)group * a.d_stride + (u64)split * a.split_stride + (u64)k * a.n + n] = total;
   }
 }
+
+KERNEL(BLOCK, narrow_backward_4, Narrow) { narrow_backward<4>(a); }
+KERNEL(BLOCK, narrow_backward_16, Narrow) { narrow_backward<16>(a); }
 
 // The gradient of an action: the first layer's, at the columns of the action, summed over an agent's networks.
 // A warp takes 4 rows and 8 columns; its lanes share the units. Grid (32 rows, agents, 8 columns).
