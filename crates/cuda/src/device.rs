@@ -43,6 +43,9 @@ const NARROW_OUTPUTS: usize = 16;
 /// Of products: columns per tile of a factor, and tiles in shared memory.
 const DEPTH: usize = 32;
 const STAGES: usize = 2;
+/// Of the kernel for all layers of a network: the most inputs, and the most outputs of a layer.
+const CHAIN_INPUTS: usize = 128;
+const CHAIN_WIDTH: usize = 64;
 /// Sums over more rows than this are split into parts of about half as many.
 const LONG: usize = 2048;
 
@@ -55,21 +58,25 @@ enum Kind {
 }
 
 impl Kind {
-    fn kernel(self, precision: Precision, wide: bool) -> &'static str {
-        use Precision::{Fp32, Tf32};
-        match (self, precision, wide) {
-            (Self::Output, Fp32, false) => "output_fp32_64",
-            (Self::Output, Fp32, true) => "output_fp32_128",
-            (Self::Output, Tf32, false) => "output_tf32_64",
-            (Self::Output, Tf32, true) => "output_tf32_128",
-            (Self::InputGradient, Fp32, false) => "input_gradient_fp32_64",
-            (Self::InputGradient, Fp32, true) => "input_gradient_fp32_128",
-            (Self::InputGradient, Tf32, false) => "input_gradient_tf32_64",
-            (Self::InputGradient, Tf32, true) => "input_gradient_tf32_128",
-            (Self::WeightGradient, Fp32, false) => "weight_gradient_fp32_64",
-            (Self::WeightGradient, Fp32, true) => "weight_gradient_fp32_128",
-            (Self::WeightGradient, Tf32, false) => "weight_gradient_tf32_64",
-            (Self::WeightGradient, Tf32, true) => "weight_gradient_tf32_128",
+    /// The kernel for square tiles of the result with sides of 32, 64 or 128 numbers.
+    fn kernel(self, precision: Precision, size: usize) -> &'static str {
+        let [tf32, fp32] = match self {
+            Self::Output => [
+                ["output_tf32_32", "output_tf32_64", "output_tf32_128"],
+                ["output_fp32_32", "output_fp32_64", "output_fp32_128"],
+            ],
+            Self::InputGradient => [
+                ["input_gradient_tf32_32", "input_gradient_tf32_64", "input_gradient_tf32_128"],
+                ["input_gradient_fp32_32", "input_gradient_fp32_64", "input_gradient_fp32_128"],
+            ],
+            Self::WeightGradient => [
+                ["weight_gradient_tf32_32", "weight_gradient_tf32_64", "weight_gradient_tf32_128"],
+                ["weight_gradient_fp32_32", "weight_gradient_fp32_64", "weight_gradient_fp32_128"],
+            ],
+        };
+        match precision {
+            Precision::Tf32 => tf32[size],
+            Precision::Fp32 => fp32[size],
         }
     }
 }
@@ -187,11 +194,12 @@ impl Cuda {
         let [m, n, groups, splits] = [product.m, product.n, product.groups, product.splits].map(|x| x as usize);
         let tiles = |side: usize| m.div_ceil(side) * n.div_ceil(side) * groups * splits;
         // A large tile reads less, but the card needs work for all its multiprocessors.
-        let wide = m > 64 && n > 64 && tiles(128) >= 2 * self.queue.multiprocessors();
-        let side = if wide { 128 } else { 64 };
+        let busy = self.queue.multiprocessors();
+        let size = if m > 64 && n > 64 && tiles(128) >= 2 * busy { 2 } else { usize::from(tiles(64) >= busy) };
+        let (side, threads) = [(32, 128), (64, 128), (128, 256)][size];
         let grid = [m.div_ceil(side), n.div_ceil(side), groups * splits];
-        let shared = STAGES * 2 * side * (DEPTH + 4);
-        self.launch(kind.kernel(self.precision, wide), grid, 2 * side, shared, product);
+        let shared = STAGES * 2 * side * (DEPTH + 8);
+        self.launch(kind.kernel(self.precision, size), grid, threads, shared, product);
     }
 
     /// Runs `product` into parts of `each` numbers per group, which are then added in order.
@@ -268,21 +276,13 @@ impl Cuda {
         );
     }
 
-    /// All layers in one kernel, if the network has two or three of at most 256 units. False if not.
+    /// All layers in one kernel, if the network has two or three and is small. False if not.
     fn chain(&self, net: &Bank<Mlp>, weights: Weights, x: &Rows, pass: &Pass<Self>) -> bool {
         let (groups, rows) = (net.groups, pass.rows());
         let layers: Vec<Layer> = net.shape.layers().collect();
-        let widest = layers.iter().map(|layer| layer.inputs.max(layer.outputs)).max().unwrap_or(0);
-        let (kernel, side, width) = match (widest, self.precision) {
-            (0..=64, Precision::Tf32) => ("chain_tf32_64_64", 64, 64),
-            (0..=64, Precision::Fp32) => ("chain_fp32_64_64", 64, 64),
-            _ if groups * rows.div_ceil(128) < 2 * self.queue.multiprocessors() || !self.has_shared(128, 256) => {
-                (if self.precision == Precision::Tf32 { "chain_tf32_64_256" } else { "chain_fp32_64_256" }, 64, 256)
-            }
-            (_, Precision::Tf32) => ("chain_tf32_128_256", 128, 256),
-            (_, Precision::Fp32) => ("chain_fp32_128_256", 128, 256),
-        };
-        if rows <= THIN_ROWS || !matches!(layers.len(), 2 | 3) || widest > width || !self.has_shared(side, width) {
+        let widest = layers.iter().map(|layer| layer.outputs).max().unwrap_or(0);
+        let small = net.shape.inputs() <= CHAIN_INPUTS && widest <= CHAIN_WIDTH;
+        if rows <= THIN_ROWS || !matches!(layers.len(), 2 | 3) || !small {
             return false;
         }
         let output =
@@ -311,13 +311,13 @@ impl Cuda {
             products: int(layers.len() - usize::from(narrow)),
             rows: int(rows),
         };
-        let threads = if width == 64 { 128 } else { 4 * side };
-        self.launch(kernel, [rows.div_ceil(side), groups, 1], threads, chain_numbers(side, width), &arguments);
+        let kernel = match self.precision {
+            Precision::Tf32 => "chain_tf32",
+            Precision::Fp32 => "chain_fp32",
+        };
+        let shared = 64 * (CHAIN_INPUTS + 4) + STAGES * DEPTH * (CHAIN_WIDTH + 8);
+        self.launch(kernel, [rows.div_ceil(64), groups, 1], 128, shared, &arguments);
         true
-    }
-
-    fn has_shared(&self, side: usize, width: usize) -> bool {
-        chain_numbers(side, width) * size_of::<f32>() <= self.queue.shared_memory()
     }
 
     /// The gradient of the weights and the bias, given that of the output.
@@ -366,16 +366,29 @@ impl Cuda {
         self.split(groups, rows, each, product);
     }
 
-    /// The gradient of the weights and the bias of a layer of few outputs.
-    fn narrow_weights(&self, layer: &Layer, x: u64, gradient: u64, groups: usize, rows: usize, to: u64, stride: usize) {
+    /// The gradient of the weights and the bias of a layer of few outputs, and of its input unless `below` is 0.
+    fn narrow_backward(
+        &self,
+        layer: &Layer,
+        weights: Weights,
+        x: u64,
+        gradient: u64,
+        below: u64,
+        [groups, rows]: [usize; 2],
+        to: Weights,
+    ) {
         let Layer { inputs, outputs, .. } = *layer;
+        let Weights { start: to, stride } = to;
         let each = (inputs + 1) * outputs;
         let product = |split: Option<(u64, usize)>| {
             let (start, splits) = split.unwrap_or((to, 1));
             let whole = split.is_none();
             let arguments = args::Narrow {
                 x,
+                weights: weights.start,
+                stride: weights.stride as u64,
                 out: gradient,
+                d_x: below,
                 d_weights: start,
                 d_stride: if whole { stride } else { each } as u64,
                 split_stride: (groups * each) as u64,
@@ -386,8 +399,9 @@ impl Cuda {
                 splits: int(splits),
                 ..Default::default()
             };
-            let grid = [(inputs + 1).div_ceil(WARP), outputs.div_ceil(4), groups * splits];
-            self.launch("narrow_weights", grid, BLOCK, 0, &arguments);
+            let grid = [(inputs + 1).div_ceil(WARP), groups * splits, 1];
+            let kernel = if outputs <= 4 { "narrow_backward_4" } else { "narrow_backward_16" };
+            self.launch(kernel, grid, BLOCK, 0, &arguments);
             if !whole {
                 let arguments = args::AddSplits {
                     parts: start,
@@ -525,11 +539,6 @@ fn weights_of<S>(net: &Bank<S>, weights: &Array<f32>, parameters: usize) -> Weig
     let end = net.offset + (net.groups - 1) * net.stride + parameters;
     weights.first(end);
     Weights { start: weights.part(net.offset, parameters), stride: net.stride }
-}
-
-/// Numbers in shared memory of a kernel for all layers: a layer's input, and two tiles of weights.
-fn chain_numbers(side: usize, width: usize) -> usize {
-    side * (width + 4) + 2 * 16 * (width + 8)
 }
 
 /// Whether the kernels for few outputs take a layer.
@@ -696,17 +705,19 @@ impl Device for Cuda {
                 0 => Rows::input(&input, groups, rows),
                 _ => Rows::plain(&pass.activations[l - 1], groups, rows, layer.inputs),
             };
-            let to = to.skip(layer.offset);
+            let (weights, to) = (start.skip(layer.offset), to.skip(layer.offset));
+            let below = match l {
+                0 => 0,
+                _ => layer_of(&pass.gradients[l - 1], groups, rows, layer.inputs),
+            };
             if is_narrow(&layer, &x) {
-                self.narrow_weights(&layer, x.first, gradient, groups, rows, to.start, to.stride);
-            } else {
-                let bias = to.at(layer.inputs * layer.outputs);
-                let sizes = [layer.inputs, layer.outputs];
-                self.weight_gradient(sizes, x, gradient, groups, rows, [to.start, bias], to.stride);
+                self.narrow_backward(&layer, weights, x.first, gradient, below, [groups, rows], to);
+                continue;
             }
+            let bias = to.at(layer.inputs * layer.outputs);
+            let sizes = [layer.inputs, layer.outputs];
+            self.weight_gradient(sizes, x, gradient, groups, rows, [to.start, bias], to.stride);
             if l > 0 {
-                let below = layer_of(&pass.gradients[l - 1], groups, rows, layer.inputs);
-                let weights = start.skip(layer.offset);
                 self.hidden_gradient(&layer, weights, &pass.activations[l - 1], gradient, below, [groups, rows]);
             }
         }

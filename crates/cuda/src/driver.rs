@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{DriverError, result, sys};
@@ -13,6 +14,7 @@ use prudence_nn::DeviceError;
 
 use crate::device::Cuda;
 use crate::queue::{Graph, Launch, Queue};
+use crate::staging::{self, Staging};
 use crate::{compiler, source};
 
 /// Why there is no card to use.
@@ -147,10 +149,7 @@ impl Card {
         let gpu = unsafe {
             let context = result::primary_ctx::retain(device)?;
             result::ctx::set_current(context)?;
-            let shared = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-            let shared_memory = result::device::get_attribute(device, shared)? as usize;
-            let functions = load(kernels, shared_memory)?;
-            Gpu { context, functions, multiprocessors: self.multiprocessors, shared_memory }
+            Gpu { context, functions: load(kernels)?, multiprocessors: self.multiprocessors }
         };
         let queue = Stream::new(&Arc::new(gpu)).map_err(|e| Missing::Failed(e.to_string()))?;
         Ok(Cuda::new(Arc::new(queue)))
@@ -162,7 +161,7 @@ impl Card {
 /// # Safety
 ///
 /// A context is current.
-unsafe fn load(kernels: &[u8], shared_memory: usize) -> Result<HashMap<String, Function>, Missing> {
+unsafe fn load(kernels: &[u8]) -> Result<HashMap<String, Function>, Missing> {
     // SAFETY: the image is complete; it holds its own length.
     unsafe {
         let module = result::module::load_data(kernels.as_ptr().cast())?;
@@ -177,8 +176,8 @@ unsafe fn load(kernels: &[u8], shared_memory: usize) -> Result<HashMap<String, F
             let name = CString::from(std::ffi::CStr::from_ptr(name)).to_string_lossy().into_owned();
             // More shared memory than every card has must be asked for.
             let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            if name.ends_with("_128") || name.ends_with("_256") {
-                result::function::set_function_attribute(function, attribute, shared_memory as i32)?;
+            if name.ends_with("_128") || name.starts_with("chain") {
+                result::function::set_function_attribute(function, attribute, 80 << 10)?;
             }
             named.insert(name, Function(function));
         }
@@ -191,7 +190,6 @@ struct Gpu {
     context: sys::CUcontext,
     functions: HashMap<String, Function>,
     multiprocessors: usize,
-    shared_memory: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -214,6 +212,9 @@ impl Gpu {
 struct Stream {
     gpu: Arc<Gpu>,
     stream: sys::CUstream,
+    staging: Mutex<Staging>,
+    /// Whether work is recorded instead of run.
+    recording: AtomicBool,
     failure: Mutex<Option<DeviceError>>,
 }
 
@@ -240,8 +241,10 @@ impl Drop for Recorded {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        // The staging memory is freed next, and copies from it may be under way.
+        let _ = self.gpu.enter().and_then(|()| self.wait());
         // SAFETY: the stream was created and is not used any more.
-        let _ = self.gpu.enter().and_then(|()| unsafe { result::stream::destroy(self.stream) });
+        let _ = unsafe { result::stream::destroy(self.stream) };
     }
 }
 
@@ -249,9 +252,11 @@ impl Stream {
     fn new(gpu: &Arc<Gpu>) -> Result<Self, DeviceError> {
         let stream = || {
             gpu.enter()?;
-            result::stream::create(result::stream::StreamKind::NonBlocking)
+            Ok((result::stream::create(result::stream::StreamKind::NonBlocking)?, Staging::new()?))
         };
-        Ok(Self { gpu: gpu.clone(), stream: stream().map_err(|e| failed(&e))?, failure: Mutex::new(None) })
+        let (stream, staging) = stream().map_err(|e| failed(&e))?;
+        let (staging, recording) = (Mutex::new(staging), AtomicBool::new(false));
+        Ok(Self { gpu: gpu.clone(), stream, staging, recording, failure: Mutex::new(None) })
     }
 
     /// Keeps the first failure for the next call that can report it.
@@ -294,10 +299,6 @@ impl Queue for Stream {
         Ok(free.0)
     }
 
-    fn shared_memory(&self) -> usize {
-        self.gpu.shared_memory
-    }
-
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
         // SAFETY: the memory is new, and zeroed before any work that comes later in the stream.
         let allocated = self.gpu.enter().and_then(|()| unsafe {
@@ -317,14 +318,28 @@ impl Queue for Stream {
     }
 
     fn upload(&self, to: u64, from: &[u8]) {
-        // SAFETY: the array is as large; the driver copies ordinary memory before it returns.
-        self.keep(self.gpu.enter().and_then(|()| unsafe { result::memcpy_htod_async(to, from, self.stream) }));
+        if self.recording.load(Ordering::Relaxed) {
+            return self.fail(DeviceError::Failed("a recorded sequence cannot copy from the host".to_owned()));
+        }
+        let copied = self.gpu.enter().and_then(|()| {
+            if from.len() <= staging::LARGEST {
+                let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+                return staging.upload(to, from, self.stream);
+            }
+            // SAFETY: the array is as large; the driver has copied ordinary memory when this returns.
+            unsafe { result::memcpy_htod_async(to, from, self.stream) }
+        });
+        self.keep(copied);
     }
 
     fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
-        // SAFETY: the array is as large, and the copy is complete when this returns.
-        let copied = self.gpu.enter().and_then(|()| unsafe {
-            result::memcpy_dtoh_async(to, from, self.stream)?;
+        let copied = self.gpu.enter().and_then(|()| {
+            if to.len() <= staging::LARGEST {
+                let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+                return staging.download(from, to, self.stream);
+            }
+            // SAFETY: the array is as large, and the copy is complete when this returns.
+            unsafe { result::memcpy_dtoh_async(to, from, self.stream)? };
             self.wait()
         });
         self.report(copied)
@@ -352,10 +367,13 @@ impl Queue for Stream {
     fn begin_recording(&self) -> Result<(), DeviceError> {
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is alive.
-        self.report(self.gpu.enter().and_then(|()| unsafe { result::stream::begin_capture(self.stream, mode) }))
+        self.report(self.gpu.enter().and_then(|()| unsafe { result::stream::begin_capture(self.stream, mode) }))?;
+        self.recording.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn end_recording(&self) -> Result<Graph, DeviceError> {
+        self.recording.store(false, Ordering::Relaxed);
         // SAFETY: the stream is recording; the graph is destroyed once it is instantiated.
         let recorded = self.gpu.enter().and_then(|()| unsafe {
             let graph = result::stream::end_capture(self.stream)?;

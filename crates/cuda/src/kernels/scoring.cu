@@ -62,38 +62,42 @@ INLINE float cross_entropy(float log_prob, bool safe, float *derivative) {
   return (float)-log_unsafe;
 }
 
-// A block for each model, a thread for each segment. Steps are read a few at a time, because the sum along a segment waits
-// for each of them.
+// A block for each model. What takes long is computed for all steps at once; only the sums along a segment, a thread each,
+// go from step to step. They read a few steps at a time, because each addition waits for the one before.
 KERNEL(BLOCK, trajectory, Trajectory) {
   const int AHEAD = 8;
-  int group = blockIdx.x;
-  u64 start = (u64)group * a.steps * a.rows;
+  int group = blockIdx.x, all = a.steps * a.rows;
+  u64 start = (u64)group * all;
   const float *labels = a.labels + start, *logits = a.logits + start;
   float *gradient = a.gradient + start;
   float scale = a.scale[group], loss = 0.0f;
+#pragma unroll 4
+  for (int i = threadIdx.x; i < all; i += BLOCK) gradient[i] = log_sigmoid(logits[i]);
+  __syncthreads();
   for (int row = threadIdx.x; row < a.rows; row += BLOCK) {
     float sum = 0.0f;
     for (int first = 0; first < a.steps; first += AHEAD) {
-      float label[AHEAD], logit[AHEAD];
+      float step[AHEAD];
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i) step[i] = first + i < a.steps ? gradient[(u64)(first + i) * a.rows + row] : 0.0f;
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i) {
-        if (first + i < a.steps) {
-          label[i] = labels[(u64)(first + i) * a.rows + row];
-          logit[i] = logits[(u64)(first + i) * a.rows + row];
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < AHEAD; ++i) {
-        if (first + i >= a.steps) continue;
-        sum += log_sigmoid(logit[i]);
-        float derivative = 0.0f;
-        if (label[i] != 0.0f) {
-          loss += cross_entropy(sum, label[i] > 0.0f, &derivative) * scale;
-          derivative = flush(derivative, NEGLIGIBLE);
-        }
-        gradient[(u64)(first + i) * a.rows + row] = derivative;
+        sum += step[i];
+        if (first + i < a.steps) gradient[(u64)(first + i) * a.rows + row] = sum;
       }
     }
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < all; i += BLOCK) {
+    float derivative = 0.0f;
+    if (labels[i] != 0.0f) {
+      loss += cross_entropy(gradient[i], labels[i] > 0.0f, &derivative) * scale;
+      derivative = flush(derivative, NEGLIGIBLE);
+    }
+    gradient[i] = derivative;
+  }
+  __syncthreads();
+  for (int row = threadIdx.x; row < a.rows; row += BLOCK) {
     // Scaled before the addition: a model that is sure and wrong makes each close to the largest f32.
     float carried = 0.0f;
     for (int last = a.steps - 1; last >= 0; last -= AHEAD) {

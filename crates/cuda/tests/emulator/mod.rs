@@ -86,15 +86,11 @@ impl Queue for Emulator {
     }
 
     fn multiprocessors(&self) -> usize {
-        2 // so that small tests use both sizes of tiles
+        4 // so that small tests use all sizes of tiles
     }
 
     fn free_memory(&self) -> Result<usize, DeviceError> {
         Ok(1 << 30)
-    }
-
-    fn shared_memory(&self) -> usize {
-        200 << 10
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
