@@ -145,7 +145,7 @@ pub struct Common {
 /// Where networks are trained.
 #[derive(Args)]
 pub struct OnDevice {
-    /// The device that trains agents and fits safety models
+    /// Train agents and fit models on the CPU, on an NVIDIA card, or on the card if there is one
     #[arg(long, value_enum, default_value_t)]
     pub device: Device,
 }
@@ -153,12 +153,9 @@ pub struct OnDevice {
 /// The name of a device.
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum Device {
-    /// The CPU
     #[default]
     Cpu,
-    /// The first NVIDIA graphics card
     Cuda,
-    /// The graphics card if one can be used, otherwise the CPU
     Auto,
 }
 
@@ -630,7 +627,7 @@ pub enum BenchCommand {
         /// Agents per thread
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
         population: u64,
-        /// The device
+        /// Measure the CPU, an NVIDIA card, or the card if there is one
         #[arg(long, value_enum, default_value_t)]
         device: Device,
         /// The precision of products on a graphics card
@@ -675,7 +672,7 @@ pub enum BenchCommand {
         /// Steps of the fit before the measurement starts
         #[arg(long, default_value_t = 3)]
         warm_steps: u64,
-        /// The device
+        /// Measure the CPU, an NVIDIA card, or the card if there is one
         #[arg(long, value_enum, default_value_t)]
         device: Device,
         #[command(flatten)]
@@ -693,7 +690,7 @@ pub enum BenchCommand {
         /// Agents that act at the same time
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
         population: u64,
-        /// The device
+        /// Measure the CPU, an NVIDIA card, or the card if there is one
         #[arg(long, value_enum, default_value_t)]
         device: Device,
         #[command(flatten)]
@@ -717,7 +714,7 @@ pub enum BenchCommand {
         /// Agents that train in lockstep
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
         population: u64,
-        /// The device
+        /// Measure the CPU, an NVIDIA card, or the card if there is one
         #[arg(long, value_enum, default_value_t)]
         device: Device,
         /// Threads in which environments step beside a graphics card [default: the number of cores]
