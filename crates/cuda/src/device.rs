@@ -280,7 +280,8 @@ impl Cuda {
         if rows <= THIN_ROWS || !matches!(layers.len(), 2 | 3) || !small {
             return false;
         }
-        let output = |l: usize| layers.get(l).map_or(0, |layer| layer_of(&pass.activations[l], groups, rows, layer.outputs));
+        let output =
+            |l: usize| layers.get(l).map_or(0, |layer| layer_of(&pass.activations[l], groups, rows, layer.outputs));
         let outputs = |l: usize| layers.get(l).map_or(0, |layer| int(layer.outputs));
         let last = layers[layers.len() - 1];
         let narrow = is_narrow(&last, &Rows::strided(0, last.inputs, 0));

@@ -510,13 +510,6 @@ KERNEL(BLOCK, narrow, Narrow) {
   narrow_rows(a.x + at * a.k, a.k, min(NARROW_ROWS, a.rows - row0), weights, a.k, a.n, n0, a.relu, a.out + at * a.n);
 }
 
-// Up to four numbers; those after them are 0.
-INLINE void load_up_to_four(float (&x)[4], const float *from, int count) {
-  if (count >= 4 && aligned(from)) return load(x, from);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) x[i] = i < count ? from[i] : 0.0f;
-}
-
 // The gradient of their input. A warp takes 8 rows, a lane one k. Grid (64 rows, groups, 32 k).
 KERNEL(BLOCK, narrow_input, Narrow) {
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -530,21 +523,22 @@ KERNEL(BLOCK, narrow_input, Narrow) {
   float activation[NARROW_ROWS], sum[NARROW_ROWS] = {};
 #pragma unroll
   for (int i = 0; i < NARROW_ROWS; ++i) activation[i] = i < rows ? x[(u64)i * a.k] : 0.0f;
-  for (int n = 0; n < a.n; n += NARROW_OUTPUTS) {
-    float w[NARROW_OUTPUTS], d[NARROW_ROWS][NARROW_OUTPUTS];
-    load_up_to_four(w, weights + n, a.n - n);
+  for (int n = 0; n < a.n; ++n) {
+    float w = weights[n];
 #pragma unroll
-    for (int i = 0; i < NARROW_ROWS; ++i) load_up_to_four(d[i], gradient + i * a.n + n, i < rows ? a.n - n : 0);
-#pragma unroll
-    for (int j = 0; j < NARROW_OUTPUTS; ++j) {
-#pragma unroll
-      for (int i = 0; i < NARROW_ROWS; ++i) sum[i] = fma_(d[i][j], w[j], sum[i]);
-    }
+    for (int i = 0; i < NARROW_ROWS; ++i) sum[i] = i < rows ? fma_(gradient[i * a.n + n], w, sum[i]) : 0.0f;
   }
 #pragma unroll
   for (int i = 0; i < NARROW_ROWS; ++i) {
     if (i < rows) d_x[(u64)i * a.k] = activation[i] <= 0.0f ? 0.0f : sum[i];
   }
+}
+
+// Up to four numbers; those after them are 0.
+INLINE void load_up_to_four(float (&x)[4], const float *from, int count) {
+  if (count >= 4 && aligned(from)) return load(x, from);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[i] = i < count ? from[i] : 0.0f;
 }
 
 // The gradient of their weights and, as row k, of their bias; and of their input, if it is wanted. Each warp takes every
