@@ -176,6 +176,7 @@ fn dense_networks_agree() {
     compare(&dense(&[6, 40, 3], [3, 5, 1, 2]), Close::Within(2e-6)); // few rows
     compare(&dense(&[7, 5], [2, 20, 1, 0]), Close::Within(2e-6)); // a single layer
     compare(&dense(&[33, 34, 33], [2, 9, 2, 0]), Close::Within(2e-6));
+    compare(&dense(&[10, 160, 96, 1], [3, 70, 1, 0]), Close::Within(2e-6)); // rows of fours at odd addresses
 }
 
 #[test]
@@ -191,6 +192,23 @@ fn reduced_precision_is_reduced_and_no_more() {
     compare_on(&device, &dense(&[50, 40], [2, 70, 1, 10]), Close::Within(1e-3));
     let outputs = |device: &Cuda| dense(&[50, 40], [2, 70, 1, 10]).run(device).swap_remove(0).1;
     assert!(outputs(&device) != outputs(&cuda()), "the products were not in tf32");
+}
+
+/// A network's outputs alone, which change little where another rounding turns a hidden unit on or off.
+struct Outputs(Dense);
+
+impl Scenario for Outputs {
+    fn run<D: Device>(&self, device: &D) -> Results {
+        self.0.run(device).into_iter().take(1).collect()
+    }
+}
+
+#[test]
+fn hidden_layers_tolerate_reduced_precision() {
+    let device = cuda().with_precision(Precision::Tf32);
+    compare_on(&device, &Outputs(dense(&[87, 64, 64, 1], [4, 70, 2, 6])), Close::Within(1e-3)); // all layers at once
+    compare_on(&device, &Outputs(dense(&[30, 48, 20], [3, 65, 1, 0])), Close::Within(1e-3));
+    compare_on(&device, &Outputs(dense(&[87, 160, 130, 12], [2, 130, 1, 6])), Close::Within(1e-3)); // layer by layer
 }
 
 struct Recurrent {

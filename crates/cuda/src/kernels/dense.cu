@@ -1,19 +1,19 @@
 // Banks of dense layers.
 //
 // Three products make up a layer: the output X W, the gradient of the input D W^T, the gradient of the weights X^T D. They
-// run on the tensor cores, tile by tile: tiles travel from global to shared memory without passing through registers, some
-// steps ahead of the tile that is multiplied. `tf32` rounds each factor to 11 bits; `fp32` splits it into two such numbers
-// and adds three of the four partial products, which is as accurate as f32. Layers with few rows or few outputs have kernels
-// of their own.
+// run on the tensor cores, tile by tile: a tile is copied from global to shared memory, without passing through registers,
+// while the one before is multiplied. `tf32` rounds each factor to 11 bits; `fp32` splits it into two such numbers and adds
+// three of the four partial products, which is as accurate as f32. Layers with few rows or few outputs have kernels of their
+// own; small networks have one for all layers (`chain`).
 
 // Columns of k per tile, and tiles in shared memory.
 #define DEPTH 32
 #define STAGES 2
 // Numbers from the start of a row of a tile to the next, so that the lanes of a warp read from different banks, and with
-// room for what lies between the start of a row and the aligned address before it.
+// room for `Source::shift`. A tile lies along k or across it.
 #define BY_ROW (DEPTH + 4)
 #define BY_DEPTH(side) ((side) + 8)
-#define TILE(side) ((side) * (DEPTH + 8))
+#define TILE(side) ((side) * (DEPTH + 8)) // enough for both
 // Threads of a product: two by two or four warps.
 #define PRODUCT_THREADS(side) ((side) == 128 ? 256 : 128)
 
@@ -77,10 +77,11 @@ INLINE Source source(const float *first, int first_width, const float *second, i
   return {first, second, first_width, second_width, in_fours, 0};
 }
 
-// Weights, which begin anywhere. Only if the whole width is used may the tiles contain what lies around the matrix: a
-// network's parameters before it and the bias after it.
-INLINE Source weights_source(const float *weights, int width, bool whole) {
-  int shift = whole && width % 4 == 0 ? (int)((u64)weights / 4 % 4) : 0;
+// Weights begin at any address, because networks lie one after another. Copied four at a time from the aligned address
+// before it, a row of a tile also gets up to three numbers from before and after the matrix's row (the bias follows the last
+// one). They must not be multiplied: `spare` says that the columns of the tile beyond the matrix's are not used.
+INLINE Source weights_source(const float *weights, int width, bool spare) {
+  int shift = spare && width % 4 == 0 ? (int)((u64)weights / 4 % 4) : 0;
   Source s = source(weights - shift, width, 0, 0);
   s.shift = shift;
   return s;
@@ -299,7 +300,7 @@ PRODUCT(weight_gradient, WEIGHT_GRADIENT)
 #define NARROW_ROWS 8
 #define NARROW_OUTPUTS 4
 
-// A layer of few outputs: up to 8 rows, which begin so far apart, and the outputs n0 .. n0 + 4. A warp's lanes share k.
+// What a warp does of a layer of few outputs: up to 8 rows, which begin so far apart, and the outputs n0 .. n0 + 4.
 INLINE void narrow_rows(const float *x, int apart, int rows, const float *weights, int k_end, int n_end, int n0, int relu,
                         float *out) {
   int lane = threadIdx.x % WARP, outputs = min(NARROW_OUTPUTS, n_end - n0);
@@ -510,13 +511,6 @@ KERNEL(BLOCK, narrow, Narrow) {
   narrow_rows(a.x + at * a.k, a.k, min(NARROW_ROWS, a.rows - row0), weights, a.k, a.n, n0, a.relu, a.out + at * a.n);
 }
 
-// Up to four numbers; those after them are 0.
-INLINE void load_up_to_four(float (&x)[4], const float *from, int count) {
-  if (count >= 4 && aligned(from)) return load(x, from);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) x[i] = i < count ? from[i] : 0.0f;
-}
-
 // The gradient of their input. A warp takes 8 rows, a lane one k. Grid (64 rows, groups, 32 k).
 KERNEL(BLOCK, narrow_input, Narrow) {
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -530,21 +524,22 @@ KERNEL(BLOCK, narrow_input, Narrow) {
   float activation[NARROW_ROWS], sum[NARROW_ROWS] = {};
 #pragma unroll
   for (int i = 0; i < NARROW_ROWS; ++i) activation[i] = i < rows ? x[(u64)i * a.k] : 0.0f;
-  for (int n = 0; n < a.n; n += NARROW_OUTPUTS) {
-    float w[NARROW_OUTPUTS], d[NARROW_ROWS][NARROW_OUTPUTS];
-    load_up_to_four(w, weights + n, a.n - n);
+  for (int n = 0; n < a.n; ++n) {
+    float w = weights[n];
 #pragma unroll
-    for (int i = 0; i < NARROW_ROWS; ++i) load_up_to_four(d[i], gradient + i * a.n + n, i < rows ? a.n - n : 0);
-#pragma unroll
-    for (int j = 0; j < NARROW_OUTPUTS; ++j) {
-#pragma unroll
-      for (int i = 0; i < NARROW_ROWS; ++i) sum[i] = fma_(d[i][j], w[j], sum[i]);
-    }
+    for (int i = 0; i < NARROW_ROWS; ++i) sum[i] = i < rows ? fma_(gradient[i * a.n + n], w, sum[i]) : 0.0f;
   }
 #pragma unroll
   for (int i = 0; i < NARROW_ROWS; ++i) {
     if (i < rows) d_x[(u64)i * a.k] = activation[i] <= 0.0f ? 0.0f : sum[i];
   }
+}
+
+// Up to four numbers; those after them are 0.
+INLINE void load_up_to_four(float (&x)[4], const float *from, int count) {
+  if (count >= 4 && aligned(from)) return load(x, from);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[i] = i < count ? from[i] : 0.0f;
 }
 
 // The gradient of their weights and, as row k, of their bias; and of their input, if it is wanted. Each warp takes every
