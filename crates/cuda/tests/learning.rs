@@ -446,24 +446,24 @@ fn a_population_trains_as_on_the_cpu() {
 
 #[test]
 fn the_same_population_has_the_same_bits_twice() {
-    let once = Training::new(&cuda(), Algorithm::SafesacH, 60).run();
-    let again = Training::new(&cuda(), Algorithm::SafesacH, 60).run();
+    let once = Training::new(&cuda(), Algorithm::SafesacH, 30).run();
+    let again = Training::new(&cuda(), Algorithm::SafesacH, 30).run();
     assert!(once.episodes == again.episodes && once.states() == again.states());
 }
 
 #[test]
 fn a_training_continues_on_another_device() {
     let (algorithm, cpu) = (Algorithm::SafesacH, Cpu::<f32>::new());
-    let first = Training::new(&cpu, algorithm, 30).run();
-    let whole = Training::restored(&cpu, algorithm, 60, &first.states(), &first.episodes).run();
-    let moved = Training::restored(&cuda(), algorithm, 60, &first.states(), &first.episodes).run();
+    let first = Training::new(&cpu, algorithm, 14).run();
+    let whole = Training::restored(&cpu, algorithm, 28, &first.states(), &first.episodes).run();
+    let moved = Training::restored(&cuda(), algorithm, 28, &first.states(), &first.episodes).run();
     let off = distance(&parameters(&moved.states()), &parameters(&whole.states()));
     assert!(off < 2e-3, "from the CPU to the card: {off:e}");
-    let first = Training::new(&cuda(), algorithm, 30).run();
-    let whole = Training::restored(&cuda(), algorithm, 60, &first.states(), &first.episodes).run();
-    let again = Training::restored(&cuda(), algorithm, 60, &first.states(), &first.episodes).run();
+    let first = Training::new(&cuda(), algorithm, 14).run();
+    let whole = Training::restored(&cuda(), algorithm, 28, &first.states(), &first.episodes).run();
+    let again = Training::restored(&cuda(), algorithm, 28, &first.states(), &first.episodes).run();
     assert!(whole.states() == again.states(), "an exact resume on the card");
-    let back = Training::restored(&cpu, algorithm, 60, &first.states(), &first.episodes).run();
+    let back = Training::restored(&cpu, algorithm, 28, &first.states(), &first.episodes).run();
     let off = distance(&parameters(&back.states()), &parameters(&whole.states()));
     assert!(off < 2e-3, "from the card to the CPU: {off:e}");
 }

@@ -80,3 +80,15 @@ fn stores_of_other_shapes_are_rejected() {
     let error = Dataset::decode(&paths, dir.path(), &Arc::default()).unwrap_err();
     assert!(matches!(error, Error::Schema(_)) && error.to_string().contains("3 and 1"), "{error}");
 }
+
+#[test]
+fn a_stop_ends_what_reads_the_episodes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (paths, _) = stores(dir.path());
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let dataset = Dataset::decode(&paths, dir.path(), &stop).unwrap();
+    assert!(dataset.episodes.episode(0).is_ok());
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(matches!(dataset.episodes.episode(0), Err(Error::Stopped)));
+    assert!(matches!(Dataset::decode(&paths, dir.path(), &stop), Err(Error::Stopped)));
+}
