@@ -1,6 +1,8 @@
 //! Datasets: stores decoded once into a temporary file, and their labels split for fitting.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use prudence_data::{Dataset, Episode, Episodes as _, Error, LabelLog, Segment, Steps, Store, label_path};
 
@@ -85,10 +87,10 @@ fn stores_of_other_shapes_are_rejected() {
 fn a_stop_ends_what_reads_the_episodes() {
     let dir = tempfile::tempdir().unwrap();
     let (paths, _) = stores(dir.path());
-    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stop = Arc::new(AtomicBool::new(false));
     let dataset = Dataset::decode(&paths, dir.path(), &stop).unwrap();
     assert!(dataset.episodes.episode(0).is_ok());
-    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    stop.store(true, Ordering::Relaxed);
     assert!(matches!(dataset.episodes.episode(0), Err(Error::Stopped)));
     assert!(matches!(Dataset::decode(&paths, dir.path(), &stop), Err(Error::Stopped)));
 }
