@@ -87,6 +87,8 @@ impl<D: Device> Stored<D> {
             }
             places.push(of_replica);
         }
+        // Writing reports no failure; reading does.
+        device.read(&table.reward, 0, &mut [0.0; 1][..rows.min(1)])?;
         Ok(Self { table, replicas: places, memory_width })
     }
 

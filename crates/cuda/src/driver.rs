@@ -40,10 +40,19 @@ pub enum Missing {
         /// Its second part.
         minor: i32,
     },
+    /// The driver lacks functions that are needed.
+    #[error("NVIDIA's driver is too old: it supports CUDA {}.{}; at least 12.4 is needed (driver 550)", .found.0, .found.1)]
+    OldDriver {
+        /// The version of CUDA that it supports.
+        found: (i32, i32),
+    },
     /// A call failed.
     #[error("{0}")]
     Failed(String),
 }
+
+/// The oldest driver that can list the functions of compiled kernels.
+const OLDEST_DRIVER: (i32, i32) = (12, 4);
 
 /// The oldest cards whose tensor cores multiply tf32.
 const OLDEST: (i32, i32) = (8, 0);
@@ -123,6 +132,9 @@ fn card(number: i32, cuda: (i32, i32)) -> Result<Card, Missing> {
 impl Card {
     /// Whether the kernels run on it.
     pub fn check(&self) -> Result<(), Missing> {
+        if self.cuda < OLDEST_DRIVER {
+            return Err(Missing::OldDriver { found: self.cuda });
+        }
         let (major, minor) = self.capability;
         if self.capability >= OLDEST {
             return Ok(());
@@ -322,12 +334,9 @@ impl Queue for Stream {
             return self.fail(DeviceError::Failed("a recorded sequence cannot copy from the host".to_owned()));
         }
         let copied = self.gpu.enter().and_then(|()| {
-            if from.len() <= staging::LARGEST {
-                let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
-                return staging.upload(to, from, self.stream);
-            }
-            // SAFETY: the array is as large; the driver has copied ordinary memory when this returns.
-            unsafe { result::memcpy_htod_async(to, from, self.stream) }
+            let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+            let pieces = from.chunks(staging::LARGEST).zip((to..).step_by(staging::LARGEST));
+            pieces.into_iter().try_for_each(|(piece, to)| staging.upload(to, piece, self.stream))
         });
         self.keep(copied);
     }
@@ -365,6 +374,7 @@ impl Queue for Stream {
     }
 
     fn begin_recording(&self) -> Result<(), DeviceError> {
+        self.report(Ok(()))?;
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is alive.
         self.report(self.gpu.enter().and_then(|()| unsafe { result::stream::begin_capture(self.stream, mode) }))?;

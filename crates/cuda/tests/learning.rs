@@ -94,7 +94,8 @@ fn batch<D: Device>(device: &D, size: usize, seeds: &[u64]) -> Batch<D> {
         put(&mut batch.noise, ACTION, -2.0, 2.0);
         put(&mut batch.next_noise, ACTION, -2.0, 2.0);
     }
-    let not_terminal: Vec<f32> = (0..seeds.len() * size).map(|i| if (i % size).is_multiple_of(3) { 0.0 } else { 1.0 }).collect();
+    let not_terminal: Vec<f32> =
+        (0..seeds.len() * size).map(|i| if (i % size).is_multiple_of(3) { 0.0 } else { 1.0 }).collect();
     device.write(&mut batch.not_terminal, 0, &not_terminal);
     batch
 }
@@ -462,7 +463,7 @@ fn a_training_continues_on_another_device() {
     let first = Training::new(&cuda(), algorithm, 14).run();
     let whole = Training::restored(&cuda(), algorithm, 28, &first.states(), &first.episodes).run();
     let again = Training::restored(&cuda(), algorithm, 28, &first.states(), &first.episodes).run();
-    assert!(whole.states() == again.states(), "an exact resume on the card");
+    assert!(whole.states() == again.states(), "the same resume twice");
     let back = Training::restored(&cpu, algorithm, 28, &first.states(), &first.episodes).run();
     let off = distance(&parameters(&back.states()), &parameters(&whole.states()));
     assert!(off < 2e-3, "from the card to the CPU: {off:e}");

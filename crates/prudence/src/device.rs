@@ -25,7 +25,7 @@ pub enum DeviceName {
     Cpu,
     /// The first NVIDIA graphics card; an error where there is none.
     Cuda,
-    /// The card where one can be used, otherwise the CPU.
+    /// The first card; the CPU where there is none. A card that cannot be used is an error.
     Auto,
 }
 
@@ -100,7 +100,11 @@ pub(crate) fn open(name: DeviceName) -> Result<Option<Cuda>, Error> {
     match name {
         DeviceName::Cpu => Ok(None),
         DeviceName::Cuda => Ok(Some(first_card()?)),
-        DeviceName::Auto => Ok(first_card().ok()),
+        DeviceName::Auto => match first_card() {
+            Ok(card) => Ok(Some(card)),
+            Err(Error::Card(Missing::Driver | Missing::Card)) => Ok(None),
+            Err(error) => Err(error), // there is a card, and the user would want to know why it is not used
+        },
     }
 }
 

@@ -136,12 +136,18 @@ pub(crate) fn seconds_per_step<D: Device>(
     let seeds: Vec<u64> = (0..population as u64).collect();
     let mut population = Population::new(device, setup, &seeds)?;
     // A device records what it replays later.
+    let lockstep = |population: &mut Population<D>| -> Result<(), Error> {
+        for ended in population.lockstep()? {
+            ended.episode?;
+        }
+        Ok(())
+    };
     for _ in 0..3 {
-        population.lockstep()?;
+        lockstep(&mut population)?;
     }
     let (watch, mut steps) = (Stopwatch::start(), 0);
     while watch.seconds() < seconds && !population.done(0) {
-        population.lockstep()?;
+        lockstep(&mut population)?;
         steps += 1;
     }
     Ok(watch.seconds() / f64::from(steps.max(1)))

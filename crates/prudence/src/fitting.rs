@@ -16,7 +16,7 @@ use crate::error::InFile as _;
 use crate::folder::{RunFolder, lock_around, model_file, quality_file};
 use crate::footprint::Memory;
 use crate::session::Session;
-use crate::{Error, Task, fit_checkpoint, footprint};
+use crate::{Error, SafetyError, Task, fit_checkpoint, footprint};
 
 const MAX_QUALITY_BYTES: u64 = 1 << 30;
 /// Seconds between two saved states of a fit.
@@ -163,6 +163,7 @@ fn fit_open<D: Device>(
     });
     let data = data.collect();
     let states: Vec<(&str, &Path)> = open.iter().map(|one| (one.setup.as_str(), one.job.out.as_path())).collect();
+    let device = &device.fork().map_err(prudence_agent::Error::from)?;
     session.pool().install(|| {
         let mut fit = Fit::new(device, data, task.spec().horizon, &task.settings().safety)?;
         fit_checkpoint::restore(&mut fit, &states)?;
@@ -178,11 +179,17 @@ fn fit_open<D: Device>(
             if session.stopping() {
                 return Err(Error::Stopped);
             }
-            if let Err(error) = fit.step().map_err(Error::from) {
-                if error.is_stop() {
-                    fit_checkpoint::save(&fit, &states)?;
+            match fit.step() {
+                Ok(()) => {}
+                // All of these have diverged, and each says so below. Other replicas may have been fitted earlier.
+                Err(SafetyError::Diverged { .. }) => break,
+                Err(error) => {
+                    let error = Error::from(error);
+                    if error.is_stop() {
+                        fit_checkpoint::save(&fit, &states)?;
+                    }
+                    return Err(error);
                 }
-                return Err(error);
             }
             bar.set(fit.steps() as u64);
             bar.message(&format!("loss {:.4}", fit.loss()));

@@ -27,16 +27,18 @@ pub(crate) struct Memory {
     /// How many rows a replay buffer takes for each one in use. A ring has room for episodes of a single step, but on a CPU
     /// only the rows that are used take memory.
     rows_per_row: u128,
+    /// Whether replay buffers can be in files.
+    has_files: bool,
 }
 
 impl Memory {
     /// That of the card, or of this machine where there is none.
     pub(crate) fn of(card: Option<&Cuda>) -> Result<Self, Error> {
         Ok(match card {
-            None => Self { place: "", available: available(), rows_per_row: 1 },
+            None => Self { place: "", available: available(), rows_per_row: 1, has_files: true },
             Some(card) => {
                 let free = card.free_memory().map_err(prudence_agent::Error::from)?;
-                Self { place: " on the graphics card", available: free as u64, rows_per_row: 2 }
+                Self { place: " on the graphics card", available: free as u64, rows_per_row: 2, has_files: false }
             }
         })
     }
@@ -73,7 +75,8 @@ pub(crate) fn training(
     let own = (rows + rows / 10) * row * memory_of.rows_per_row;
     let hidden = format!("agent.hidden = {:?}", agent.hidden);
     let those = count(agents as usize, "agent");
-    let in_memory = if train.replay.in_file() { 0 } else { 1 };
+    let in_memory = if train.replay.in_file() && memory_of.has_files { 0 } else { 1 };
+    let remedy = if memory_of.has_files { "; they can be in files: train.replay = \"file\"" } else { "" };
     memory_of.check(vec![
         Part { what: format!("the networks of {those} ({hidden})"), bytes: agents * parameters * NUMBER },
         Part {
@@ -86,8 +89,7 @@ pub(crate) fn training(
         },
         Part {
             what: format!(
-                "the replay buffers of {those} ({} steps, train.capacity = {}; they can be in files: \
-                 train.replay = \"file\")",
+                "the replay buffers of {those} ({} steps, train.capacity = {}{remedy})",
                 steps, train.capacity
             ),
             bytes: in_memory * (agents * own + stored * row) * NUMBER,

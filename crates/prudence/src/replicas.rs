@@ -9,7 +9,7 @@ use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use crate::environment::EnvSettings;
 use crate::folder::{Invocation, RunFolder};
 use crate::provenance::Working;
-use crate::run::{Outcome, Replica, run_in, run_stages};
+use crate::run::{Replica, run_in, run_stages};
 use crate::session::Session;
 use crate::{Error, Task, reporting};
 
@@ -31,38 +31,38 @@ pub(crate) fn run(
     let mut running = Vec::new();
     for (seed, opened) in &opened {
         if let Ok(Opened::Running { folder, task, .. }) = opened {
-            running.push((*seed, Replica { task, folder, session: labelled(*seed) }));
+            running.push(Replica { task, folder, session: labelled(*seed) });
+        }
+        if let Err(error) = opened {
+            say_failed(&labelled(*seed), error);
         }
     }
-    let outcomes: Vec<(u64, Result<Evaluation, Error>)> = if session.card().is_none() {
-        let one =
-            |(seed, Replica { task, folder, session }): (u64, Replica<'_>)| (seed, run_in(task, folder, &session));
+    let outcomes: Vec<Result<Evaluation, Error>> = if session.card().is_none() {
+        let one = |Replica { task, folder, session }: Replica<'_>| {
+            let outcome = run_in(task, folder, &session);
+            outcome.inspect_err(|error| say_failed(&session, error))
+        };
         session.pool().install(|| running.into_par_iter().map(one).collect())
     } else {
-        let (seeds, replicas): (Vec<u64>, Vec<Replica<'_>>) = running.into_iter().unzip();
-        let folders: Vec<(&Task, &RunFolder)> = replicas.iter().map(|one| (one.task, one.folder)).collect();
-        let outcomes = run_stages(replicas, session)?.into_iter().zip(folders);
-        let write = |(outcome, (task, folder)): (Result<Outcome, Error>, (&Task, &RunFolder))| {
-            reporting::write(task, folder, &outcome?, &Working::on(folder, session))
-        };
-        seeds.into_iter().zip(outcomes.map(write)).collect()
+        let folders: Vec<(&Task, &RunFolder)> = running.iter().map(|one| (one.task, one.folder)).collect();
+        let working: Vec<Working<'_>> = folders.iter().map(|(_, folder)| Working::on(folder, session)).collect();
+        let mut evaluations = Vec::with_capacity(folders.len());
+        for (outcome, ((task, folder), working)) in
+            run_stages(running, session)?.into_iter().zip(folders.into_iter().zip(&working))
+        {
+            evaluations.push(outcome.and_then(|outcome| reporting::write(task, folder, &outcome, working)));
+        }
+        evaluations
     };
     let mut outcomes = outcomes.into_iter();
     let mut replicas = Vec::with_capacity(opened.len());
     for (seed, opened) in opened {
         let evaluation = match opened {
             Ok(Opened::Done(evaluation)) => Ok(*evaluation),
-            Ok(Opened::Running { .. }) => outcomes.next().map_or(Err(Error::Stopped), |(_, outcome)| outcome),
+            Ok(Opened::Running { .. }) => outcomes.next().unwrap_or(Err(Error::Stopped)),
             Err(error) => Err(error),
         };
         replicas.push((seed, evaluation));
-    }
-    for (seed, evaluation) in &replicas {
-        if let Err(error) = evaluation
-            && !error.is_stop()
-        {
-            labelled(*seed).progress().say(&format!("failed: {error}"));
-        }
     }
     let failed = |seed: u64, error: Error| {
         if error.is_stop() { error } else { Error::Replica { replica: seed, source: Box::new(error) } }
@@ -75,6 +75,13 @@ pub(crate) fn run(
         Evaluation::from_replicas(&replicas).ok_or_else(|| Error::content(folder.root(), "the run has no replicas"))?;
     reporting::write_replicas(task, folder, &evaluation, working)?;
     Ok(evaluation)
+}
+
+/// Says at once that a replica failed; the others go on.
+pub(crate) fn say_failed(session: &Session, error: &Error) {
+    if !error.is_stop() {
+        session.progress().say(&format!("failed: {error}"));
+    }
 }
 
 /// A replica's folder.

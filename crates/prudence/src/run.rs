@@ -84,7 +84,9 @@ pub(crate) struct Outcome {
 pub fn run(task: &Task, dir: &Path, session: &Session) -> Result<Evaluation, Error> {
     task.check_warm_up("collect.steps", task.settings().collect.steps)?;
     check_memory(task, session)?;
-    let estimate = session.progress().is_watched().then(|| Estimate::of(task, session)).transpose()?;
+    // The stages are measured on the CPU.
+    let measured = session.card().is_none() && session.progress().is_watched();
+    let estimate = measured.then(|| Estimate::of(task, session)).transpose()?;
     let (folder, task, _lock) = RunFolder::create(dir, task, &Invocation::Run, None)?;
     if let Some(estimate) = estimate {
         session.progress().say(&format!("{}: {estimate}", dir.display()));
@@ -144,7 +146,8 @@ fn check_memory(task: &Task, session: &Session) -> Result<(), Error> {
         u128::from(settings.collect.steps) + *rounds as u128 * u128::from(safe) * u128::from(settings.train.steps);
     let stored = per_seed * u128::from(*seeds) * session.agents(*replicas) as u128;
     footprint::training(task, algo, at_a_time(safe), settings.train.steps, stored, &memory)?;
-    footprint::fit(task, task.spec().horizon, &memory)
+    // On a card all replicas are fitted together, on a CPU as many as there are threads.
+    footprint::fit(task, task.spec().horizon, &memory.divided_by(session.agents(*replicas)))
 }
 
 /// Runs what has not been done yet, in a folder that is locked.
@@ -187,8 +190,8 @@ struct Rounds<'a, D: Device> {
     failed: Vec<(usize, Error)>,
 }
 
-/// How far a replica is.
-struct Progress<'a> {
+/// The progress of one replica.
+struct ReplicaProgress<'a> {
     number: usize,
     replica: Replica<'a>,
     outcome: Outcome,
@@ -202,7 +205,7 @@ struct Progress<'a> {
 impl<D: Device> Rounds<'_, D> {
     fn run(mut self, replicas: Vec<Replica<'_>>) -> Result<Vec<Result<Outcome, Error>>, Error> {
         let count = replicas.len();
-        let start = |(number, replica)| Progress {
+        let start = |(number, replica)| ReplicaProgress {
             number,
             replica,
             outcome: Outcome { collectors: Vec::new(), rounds: Vec::new() },
@@ -210,7 +213,7 @@ impl<D: Device> Rounds<'_, D> {
             data: None,
             model: None,
         };
-        let mut all: Vec<Progress<'_>> = replicas.into_iter().enumerate().map(start).collect();
+        let mut all: Vec<ReplicaProgress<'_>> = replicas.into_iter().enumerate().map(start).collect();
         let Some(settings) = all.first().map(|first| first.replica.task.settings()) else { return Ok(Vec::new()) };
         let algorithms = settings.run.algo.iter().copied();
         let safe_algorithms: Vec<_> = algorithms.filter(|a| a.constraint().is_some()).collect();
@@ -238,10 +241,17 @@ impl<D: Device> Rounds<'_, D> {
     }
 
     /// Does some work for each replica. One that fails does not stop the others, but goes no further itself.
-    fn each(&mut self, all: &mut Vec<Progress<'_>>, mut work: impl FnMut(&mut Progress<'_>) -> Result<(), Error>) {
+    fn each(
+        &mut self,
+        all: &mut Vec<ReplicaProgress<'_>>,
+        mut work: impl FnMut(&mut ReplicaProgress<'_>) -> Result<(), Error>,
+    ) {
         all.retain_mut(|progress| match work(progress) {
             Ok(()) => true,
             Err(error) => {
+                if self.session.card().is_some() {
+                    replicas::say_failed(&progress.replica.session, &error);
+                }
                 self.failed.push((progress.number, error));
                 false
             }
@@ -249,7 +259,7 @@ impl<D: Device> Rounds<'_, D> {
     }
 
     /// Fits the round's safety model of each replica.
-    fn fit(&mut self, all: &mut Vec<Progress<'_>>, round: usize) -> Result<(), Error> {
+    fn fit(&mut self, all: &mut Vec<ReplicaProgress<'_>>, round: usize) -> Result<(), Error> {
         let jobs: Vec<FitJob<'_>> = all.iter().filter_map(|progress| progress.fit_job(round)).collect();
         let mut fitted = fit_all(&self.device, &jobs, self.session)?.into_iter();
         self.each(all, |progress| {
@@ -273,14 +283,14 @@ impl<D: Device> Rounds<'_, D> {
     /// Trains and tests every algorithm and seed of each replica; returns the agents of each that did not fail.
     fn train(
         &mut self,
-        all: &mut Vec<Progress<'_>>,
+        all: &mut Vec<ReplicaProgress<'_>>,
         round: usize,
         algorithms: &[Algorithm],
         steps: u64,
     ) -> Result<Vec<Vec<Tested>>, Error> {
         let Some(first) = all.first() else { return Ok(Vec::new()) };
         let task = first.replica.task;
-        let sources: Vec<Source<'_>> = all.iter().map(Progress::source).collect();
+        let sources: Vec<Source<'_>> = all.iter().map(ReplicaProgress::source).collect();
         let data = Data::new(&self.device, task, &sources)?;
         let folders: Vec<&RunFolder> = all.iter().map(|progress| progress.replica.folder).collect();
         let place = |replica: usize, algorithm, seed| {
@@ -351,7 +361,7 @@ impl<D: Device> Rounds<'_, D> {
     }
 }
 
-impl Progress<'_> {
+impl ReplicaProgress<'_> {
     /// What the agents of the next training start from.
     fn source(&self) -> Source<'_> {
         Source { data: self.data.as_ref(), model: self.model.as_ref().map(|(model, _)| model.clone()) }

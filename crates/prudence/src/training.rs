@@ -104,7 +104,7 @@ pub(crate) struct Plan<'a, D: Device> {
 pub(crate) struct Trained<'a, D: Device> {
     pub jobs: &'a [Job],
     pub population: Population<D>,
-    /// Whose training succeeded.
+    /// Indices of the agents whose training succeeded.
     pub agents: Vec<usize>,
     /// The outcome of each job.
     outcomes: Vec<Result<(), Error>>,
@@ -134,10 +134,13 @@ impl<D: Device> Plan<'_, D> {
         let mut population = Population::new(&device, setup, &seeds)?;
         let mut runs = Vec::with_capacity(jobs.len());
         for (agent, (job, seed)) in jobs.iter().zip(seeds).enumerate() {
-            let hash = setup_hash(&population, agent, &self.data.hashes[job.replica], seed)?;
-            let AgentFolder { algorithm, seed, .. } = &job.folder;
-            let bar = session.progress().begin(&format!("{} seed {seed}", algorithm.name()), self.steps);
-            runs.push(OpenRun::open(&mut population, agent, job, self.task.name(), hash, bar)?);
+            let AgentFolder { algorithm, seed: of_folder, .. } = &job.folder;
+            let bar = session.progress().begin(&format!("{} seed {of_folder}", algorithm.name()), self.steps);
+            let open = |population: &mut Population<D>| {
+                let hash = setup_hash(population, agent, &self.data.hashes[job.replica], seed)?;
+                OpenRun::open(population, agent, job, self.task.name(), hash, bar)
+            };
+            runs.push(open(&mut population));
         }
         let outcomes = train(&mut population, runs, session)?;
         let of_job = |(job, outcome): (&Job, Result<(), Error>)| {
@@ -169,59 +172,105 @@ fn setup_hash<D: Device>(population: &Population<D>, agent: usize, data: &str, s
     Ok(hash.finalize().to_hex().to_string())
 }
 
-/// Trains all agents of a population to the end, each in its folder, and returns the outcome of each.
+/// Trains all agents of a population to the end, each in its folder, and returns the outcome of each. An agent whose
+/// files could not be opened is not trained.
+///
+/// Tests take as long for one agent as for all, so an agent that is due for a record waits until every other one is.
 fn train<D: Device>(
     population: &mut Population<D>,
-    mut runs: Vec<OpenRun>,
+    runs: Vec<Result<OpenRun, Error>>,
     session: &Session,
 ) -> Result<Vec<Result<(), Error>>, Error> {
-    let mut outcomes: Vec<Result<(), Error>> = runs.iter().map(|_| Ok(())).collect();
-    let mut running: Vec<bool> = (0..runs.len()).map(|agent| !population.done(agent)).collect();
-    while running.contains(&true) {
+    let mut agents: Vec<Training> = runs.into_iter().map(Training::new).collect();
+    for (agent, training) in agents.iter_mut().enumerate() {
+        training.is_running = training.outcome.is_ok() && !population.done(agent);
+        if !training.is_running {
+            population.stop(agent);
+        }
+    }
+    while agents.iter().any(|training| training.is_running) {
         let ended = population.lockstep()?;
-        if ended.is_empty() {
+        if ended.is_empty() && !agents.iter().all(Training::waits_or_has_ended) {
             continue;
         }
         let stopping = session.stopping();
-        let (mut agents, mut tested) = (Vec::new(), Vec::new());
+        let mut complete = Vec::new();
         for Ended { agent, episode } in ended {
-            agents.push(agent);
+            let training = &mut agents[agent];
             match episode {
                 Ok(episode) => {
-                    if runs[agent].add(population, agent, episode) {
-                        tested.push(agent);
+                    training.is_waiting = training.run.as_mut().is_some_and(|run| run.add(population, agent, episode));
+                    population.pause(agent, training.is_waiting);
+                    if !training.is_waiting {
+                        complete.push(agent);
                     }
                 }
-                Err(error) => outcomes[agent] = Err(error.into()),
+                Err(error) => training.fail(error.into()),
             }
         }
-        if !tested.is_empty() {
+        if stopping || agents.iter().all(Training::waits_or_has_ended) {
+            let tested: Vec<usize> = (0..agents.len()).filter(|agent| agents[*agent].is_waiting).collect();
             for (agent, record) in tested.iter().zip(population.record(&tested)?) {
-                let written = record.map_err(Error::from);
-                let written = written.and_then(|record| runs[*agent].record(&record, population, *agent, session));
-                outcomes[*agent] = written;
+                let training = &mut agents[*agent];
+                training.is_waiting = false;
+                population.pause(*agent, false);
+                training.then(|run| run.record(&record?, population, *agent, session));
             }
+            complete.extend(tested);
         }
-        for agent in agents {
-            let done = population.done(agent);
-            if outcomes[agent].is_ok() {
-                outcomes[agent] = runs[agent].checkpoint_if_due(population, agent, stopping);
+        for agent in complete {
+            let (training, done) = (&mut agents[agent], population.done(agent));
+            training.then(|run| run.checkpoint_if_due(population, agent, stopping));
+            if stopping && !done {
+                training.then(|_| Err(Error::Stopped));
             }
-            if stopping && !done && outcomes[agent].is_ok() {
-                outcomes[agent] = Err(Error::Stopped);
-            }
-            running[agent] = outcomes[agent].is_ok() && !done;
-            if !running[agent] {
-                population.stop(agent);
-            }
+            training.is_running &= !done;
         }
-    }
-    for (agent, run) in runs.iter().enumerate() {
-        if outcomes[agent].is_ok() {
-            run.end(population, agent, session)?;
+        for (agent, _) in agents.iter().enumerate().filter(|(_, training)| !training.is_running) {
+            population.stop(agent);
         }
     }
-    Ok(outcomes)
+    for (agent, training) in agents.iter_mut().enumerate() {
+        training.then(|run| run.end(population, agent, session));
+    }
+    Ok(agents.into_iter().map(|training| training.outcome).collect())
+}
+
+/// How far an agent of a population is.
+struct Training {
+    run: Option<OpenRun>,
+    outcome: Result<(), Error>,
+    is_running: bool,
+    /// Whether a record is due.
+    is_waiting: bool,
+}
+
+impl Training {
+    fn new(run: Result<OpenRun, Error>) -> Self {
+        let (run, outcome) = match run {
+            Ok(run) => (Some(run), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        Self { run, outcome, is_running: false, is_waiting: false }
+    }
+
+    fn waits_or_has_ended(&self) -> bool {
+        self.is_waiting || !self.is_running
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.outcome = Err(error);
+        self.is_running = false;
+    }
+
+    /// Does some work, unless the agent has failed.
+    fn then(&mut self, work: impl FnOnce(&mut OpenRun) -> Result<(), Error>) {
+        if let (Some(run), Ok(())) = (&mut self.run, &self.outcome)
+            && let Err(error) = work(run)
+        {
+            self.fail(error);
+        }
+    }
 }
 
 /// One agent's training with its open files.

@@ -53,6 +53,7 @@ struct Part<D: Device> {
     gradients: D::Buf,
     /// `[G, T, N]`
     labels: D::Buf,
+    label_capacity: usize,
     host_labels: Vec<f32>,
     /// `[G]` each
     scale: D::Buf,
@@ -103,8 +104,9 @@ impl<D: Device> Part<D> {
         steps: usize,
     ) -> Result<(), DeviceError> {
         let (d, all) = (step.device, steps * step.rows);
-        if self.host_labels.len() < segments.len() * all {
-            self.labels = d.buffer(segments.len() * all)?;
+        if self.label_capacity < segments.len() * all {
+            self.label_capacity = segments.len() * all;
+            self.labels = d.buffer(self.label_capacity)?;
         }
         self.host_labels.clear();
         self.host_labels.resize(segments.len() * all, 0.0);
@@ -159,6 +161,7 @@ impl<D: Device> Fitter<D> {
                 sequences: Sequences::new(device, &shape, &networks, 1, rows, 1)?,
                 gradients: device.buffer(parameters.len())?,
                 labels: device.buffer(0)?,
+                label_capacity: 0,
                 host_labels: Vec::new(),
                 scale: device.buffer(members)?,
                 loss: device.buffer(members)?,

@@ -169,6 +169,24 @@ fn replicas_fitted_together_have_the_bits_that_they_have_alone() {
 }
 
 #[test]
+fn a_replica_that_diverges_leaves_the_others_alone() {
+    let (good, segments) = at_most_one(30, 0, true);
+    let mut bad = good.clone();
+    bad.iter_mut().for_each(|episode| episode.observations[0] = f32::INFINITY);
+    let settings = FitSettings { batch: 8, steps: 30, ..settings() };
+    let data = |episodes| FitData { episodes, training: &segments[..], seed: 1 };
+    let mut fit = Fit::new(&CPU, vec![data(&bad[..]), data(&good[..])], STEPS, &settings).unwrap();
+    while !fit.done() {
+        fit.step().unwrap();
+    }
+    assert!(matches!(fit.model(0), Err(Error::Diverged { .. })));
+    assert!(
+        fit.model(1).unwrap().to_bytes().unwrap()
+            == self::fit(&good, &segments, &settings, 1).unwrap().to_bytes().unwrap()
+    );
+}
+
+#[test]
 fn a_fit_needs_both_verdicts() {
     let (episodes, segments) = at_most_one(50, 0, true);
     for verdict in [true, false] {

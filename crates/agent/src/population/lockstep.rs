@@ -17,7 +17,8 @@ impl<D: Device> Population<D> {
         let mut active = vec![false; self.members.len()];
         for (agent, active) in active.iter_mut().enumerate() {
             let idle = self.members[agent].recorder.done();
-            if idle && (self.members[agent].stopped || self.done(agent)) {
+            let Member { stopped, paused, .. } = self.members[agent];
+            if idle && (stopped || paused || self.done(agent)) {
                 continue;
             }
             *active = true;
@@ -115,6 +116,9 @@ impl<D: Device> Population<D> {
         }
         if policies {
             self.actor.choose(&self.learner.agents.policy.values, Choose::Drawn, &mut self.actions)?;
+        }
+        if !self.members.iter().any(|member| member.warm_up.is_some()) {
+            return Ok(());
         }
         let scaling = self.setup.scaling();
         let mut unit = vec![0.0; a];

@@ -176,6 +176,8 @@ struct Member {
     centre: Vec<f32>,
     /// No further episode is started.
     stopped: bool,
+    /// No further episode is started for now.
+    paused: bool,
     /// The last update's measurements have not been read from the device yet.
     unread_metrics: bool,
 }
@@ -260,6 +262,7 @@ impl<D: Device> Population<D> {
                 warm_up: None,
                 centre: Vec::new(),
                 stopped: false,
+                paused: false,
                 unread_metrics: false,
             })
         };
@@ -319,6 +322,11 @@ impl<D: Device> Population<D> {
     /// Stops an agent: its running episode is completed, but no further one is started.
     pub fn stop(&mut self, agent: usize) {
         self.members[agent].stopped = true;
+    }
+
+    /// Lets an agent wait after its running episode, or continue.
+    pub fn pause(&mut self, agent: usize, paused: bool) {
+        self.members[agent].paused = paused;
     }
 
     /// Whether an agent's multiplier is at its limit.
