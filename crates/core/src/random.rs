@@ -31,7 +31,7 @@ pub struct StreamId {
 /// Words in a block.
 const BLOCK: usize = 4;
 
-/// How many blocks hold so many elements.
+/// The number of blocks that hold this number of elements.
 pub fn blocks(elements: usize) -> u64 {
     elements.div_ceil(BLOCK) as u64
 }
@@ -254,12 +254,12 @@ impl Stream {
         self.id
     }
 
-    /// How many words have been drawn.
+    /// The number of words that have been drawn.
     pub fn position(&self) -> u64 {
         (self.next_block * BLOCK as u64 + self.at as u64) - GROUP as u64
     }
 
-    /// The stream after so many words.
+    /// The stream after `position` words have been drawn from it.
     pub fn at(id: StreamId, position: u64) -> Self {
         let (group, at) = (position / GROUP as u64, (position % GROUP as u64) as usize);
         let mut stream = Self { id, next_block: group * blocks(GROUP), words: [0; GROUP], at: GROUP };

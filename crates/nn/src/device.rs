@@ -58,8 +58,8 @@ pub trait Device: Clone + Send + Sync + 'static {
     /// would take longer than the step.
     const HOLDS_EPISODES: bool = false;
 
-    /// The same device with a queue of its own, for a population that runs beside others. Whatever was written before is
-    /// visible to it.
+    /// The same device with a separate queue, for a population that runs beside others. Everything written before is visible
+    /// to it.
     fn fork(&self) -> Result<Self, DeviceError> {
         Ok(self.clone())
     }

@@ -58,7 +58,7 @@ pub struct UpdateSizes {
     pub batch: usize,
     /// Agents per thread.
     pub population: usize,
-    /// The number of threads, each with its own agents; on a card each has a queue of its own.
+    /// The number of threads, each with its own agents; on a card each has its own queue.
     pub threads: usize,
 }
 
@@ -257,7 +257,7 @@ pub struct FitSizes {
     pub batch: usize,
     /// Steps of each segment.
     pub steps: usize,
-    /// Models fitted at the same time, each to segments of its own.
+    /// Models fitted at the same time, each to its own segments.
     pub models: usize,
     /// The widths of observation and action.
     pub inputs: (usize, usize),
