@@ -11,6 +11,16 @@ use std::convert::Infallible;
 use rand_core::TryRng;
 
 /// The stream for `(seed, purpose, index)`, from its beginning.
+///
+/// ```
+/// use prudence_core::random::stream;
+/// use rand::RngExt as _;
+///
+/// let mut wind = stream(0, "wind", 7); // of seed 0, the stream for episode 7
+/// let gust: f64 = wind.random_range(-1.0..1.0);
+/// assert_eq!(stream(0, "wind", 7).random_range(-1.0..1.0), gust);
+/// assert_ne!(stream(0, "wind", 8).random_range(-1.0..1.0), gust);
+/// ```
 pub fn stream(seed: u64, purpose: &str, index: u64) -> Stream {
     Stream::new(StreamId::new(seed, purpose, index))
 }

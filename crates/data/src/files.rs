@@ -5,6 +5,17 @@
 //!
 //! JSON documents carry a BLAKE3 hash of their content, and each line of a log has its own checksum, so that a damaged file
 //! is noticed when it is read. Both are computed from the parsed values, so a change of the formatting alone does not count.
+//!
+//! ```
+//! use prudence_data::files;
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("counts.json");
+//! files::write_json(&path, &serde_json::json!({ "episodes": 10 }))?; // atomically, with a hash
+//! let counts: serde_json::Value = files::read_json(&path, 1 << 20)?; // at most 1 MiB; the hash is verified
+//! assert_eq!(counts["episodes"], 10);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![expect(clippy::disallowed_methods, reason = "this is the module that the lint points to")]
 
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -29,6 +29,14 @@ pub enum DeviceError {
 }
 
 /// The precision of large products on a device that has a choice.
+///
+/// ```
+/// use prudence_nn::Precision;
+///
+/// let precision: Precision = serde_json::from_str("\"tf32\"")?; // as the setting `train.precision` spells it
+/// assert_eq!(precision, Precision::Tf32);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
