@@ -16,7 +16,7 @@ pub struct Multiplier {
 
 /// The two sides of the constraint, `estimate >= threshold`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
+pub struct ConstraintEstimate {
     /// The estimated left side.
     pub estimate: f64,
     /// The right side: log d, or d.

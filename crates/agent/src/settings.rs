@@ -260,6 +260,7 @@ impl MultiplierSettings {
         unless(share, "multiplier.target", &self.target, "must be above 0 and below 1")?;
         unless(positive(self.max), "multiplier.max", &self.max, "must be above 0")?;
         unless(at_least_0(self.initial), "multiplier.initial", &self.initial, "must be 0 or more")?;
+        unless(self.initial <= self.max, "multiplier.initial", &self.initial, "must not exceed multiplier.max")?;
         let fixed = self.fixed.unwrap_or(0.0);
         unless(at_least_0(fixed), "multiplier.fixed", &fixed, "must be 0 or more")?;
         unless(self.window > 0, "multiplier.window", &self.window, "must be 1 or more")?;

@@ -19,7 +19,7 @@ mod commands;
 mod progress;
 mod text;
 
-use std::io::Write as _;
+use std::io::{BufWriter, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
@@ -54,12 +54,42 @@ fn complain(text: std::fmt::Arguments<'_>) {
 /// Prints to stdout.
 fn print(text: std::fmt::Arguments<'_>) {
     if let Err(error) = std::io::stdout().lock().write_fmt(text) {
-        if error.kind() == std::io::ErrorKind::BrokenPipe {
-            std::process::exit(0);
-        }
-        eprintln!("error: cannot write to stdout: {error}");
-        std::process::exit(1);
+        unwritable(&error)
     }
+}
+
+/// Standard output for many lines. A reader that has gone away ends the program silently.
+struct Stdout(BufWriter<std::io::StdoutLock<'static>>);
+
+impl Stdout {
+    fn new() -> Self {
+        Self(BufWriter::new(std::io::stdout().lock()))
+    }
+}
+
+impl std::io::Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes).or_else(|error| unwritable(&error))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush().or_else(|error| unwritable(&error))
+    }
+}
+
+impl Drop for Stdout {
+    fn drop(&mut self) {
+        let _ = std::io::Write::flush(self);
+    }
+}
+
+/// Ends the program because standard output takes no more.
+fn unwritable<T>(error: &std::io::Error) -> T {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    eprintln!("error: cannot write to stdout: {error}");
+    std::process::exit(1);
 }
 
 fn run(command: Command) -> anyhow::Result<()> {

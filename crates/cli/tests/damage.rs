@@ -5,7 +5,7 @@ mod common;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
-use common::{prudence, refused, small, succeed, text};
+use common::{prepared, prudence, refused, small, succeed, text};
 use prudence::random::stream;
 use prudence::{Agent, LabelLog, RunFolder, Session, Store, Task};
 use rand::RngExt as _;
@@ -102,12 +102,10 @@ fn no_flipped_bit_goes_unnoticed() {
     for (path, read) in kinds(&run) {
         let good = std::fs::read(&path).unwrap();
         let expected = read(&path).unwrap();
-        // Continuing from a checkpoint takes longer than reading a file.
-        let most = if path.ends_with("checkpoint.safetensors") { 300 } else { FLIPS };
         let places: Vec<usize> = if good.len() <= SMALL_FILE {
             (0..good.len()).collect()
         } else {
-            (0..most).map(|_| rng.random_range(0..good.len())).collect()
+            (0..FLIPS).map(|_| rng.random_range(0..good.len())).collect()
         };
         let mut harmless = 0;
         for place in places {
@@ -126,6 +124,27 @@ fn no_flipped_bit_goes_unnoticed() {
     }
     println!("{flips} flips, {} silent", silent.len());
     assert!(silent.is_empty(), "{:?} ...", &silent[..silent.len().min(10)]);
+}
+
+/// Commands on the episodes of a collection read its settings, and verify them first.
+#[test]
+fn no_flipped_bit_in_a_collections_settings_goes_unnoticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (episodes, model) = prepared(dir.path());
+    let path = episodes.join("config.toml");
+    let good = std::fs::read(&path).unwrap();
+    let mut rng = stream(2, "flips", 0);
+    let out = dir.path().join("other-model");
+    for place in (0..good.len()).step_by(3) {
+        let mut damaged = good.clone();
+        damaged[place] ^= 1 << rng.random_range(0..8);
+        std::fs::write(&path, damaged).unwrap();
+        refused(prudence(&["fit", text(&episodes), "--out", text(&out)]), &["config.toml"]);
+        assert!(!out.exists());
+    }
+    refused(prudence(&["label", text(&episodes)]), &["config.toml"]);
+    std::fs::write(&path, &good).unwrap();
+    assert!(model.join("model.safetensors").exists());
 }
 
 #[test]

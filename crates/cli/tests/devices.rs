@@ -16,11 +16,9 @@ fn without_card(mut command: Command) -> Command {
 fn a_card_that_is_not_there_is_an_error_that_creates_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    for command in [
-        vec!["run", "navigation"],
-        vec!["collect", "navigation"],
-        vec!["train", "navigation", "--algo", "sac"],
-    ] {
+    for command in
+        [vec!["run", "navigation"], vec!["collect", "navigation"], vec!["train", "navigation", "--algo", "sac"]]
+    {
         let args = [&command[..], &["--out", text(&out), "--device", "cuda"]].concat();
         let words = ["no graphics card can be used", "`prudence devices`", "`--device cpu`"];
         refused(without_card(prudence(&args)), &words);

@@ -112,13 +112,20 @@ fn a_second_process_on_a_run_is_refused_and_the_first_is_not_disturbed() {
         let shared = dir.path().join(format!("shared-{attempts}"));
         let mut first = start(&shared).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_secs_f64(rng.random_range(0.02..0.9 * seconds)));
-        let second = run(prudence(&["resume", text(&shared), "--quiet"]));
+        let (data, model) = (shared.join("round-0/data"), shared.join("round-0/other-model"));
+        let second = run(match attempts % 3 {
+            0 => prudence(&["label", text(&data), "--rule", "distance > 5"]),
+            1 => prudence(&["fit", text(&data), "--out", text(&model), "--set", "safety.steps=1", "--quiet"]),
+            _ => prudence(&["resume", text(&shared), "--quiet"]),
+        });
+        assert!(!model.exists() || second.status.success(), "a refused fit creates nothing");
         if first.try_wait().unwrap().is_none() {
             let message = String::from_utf8_lossy(&second.stderr).into_owned();
             assert_eq!(second.status.code(), Some(2), "{message}");
             if shared.join("command.json").exists() {
                 let holder = format!("in use by process {} on ", first.id());
-                let too_early = message.contains("not a run's folder") || message.contains("no such folder");
+                let early = ["not a run's folder", "no such folder", "no stored episodes", "cannot open", "label"];
+                let too_early = early.iter().any(|text| message.contains(text));
                 assert!(message.contains(&holder) || too_early, "{message}");
             }
             met += 1;

@@ -23,7 +23,7 @@ pub struct Cuda {
 /// A sequence of operations: run as it is the first time, which compiles and allocates what it needs, recorded the second
 /// time, replayed from then on.
 #[derive(Default)]
-pub enum Program {
+pub enum Sequence {
     /// Not run yet.
     #[default]
     Fresh,
@@ -589,7 +589,7 @@ impl Device for Cuda {
     type Num = f32;
     type Buf = Array<f32>;
     type Rows = Array<u32>;
-    type Program = Program;
+    type Program = Sequence;
 
     const PARTS: usize = 1;
     const HOLDS_EPISODES: bool = true;
@@ -637,20 +637,20 @@ impl Device for Cuda {
         from.read(at, to)
     }
 
-    fn run(&self, program: &mut Program, body: impl FnOnce()) -> Result<(), DeviceError> {
+    fn run(&self, program: &mut Sequence, body: impl FnOnce()) -> Result<(), DeviceError> {
         match program {
-            Program::Fresh => {
+            Sequence::Fresh => {
                 body();
-                *program = Program::Warm;
+                *program = Sequence::Warm;
             }
-            Program::Warm => {
+            Sequence::Warm => {
                 self.queue.begin_recording()?;
                 body();
                 let graph = self.queue.end_recording()?;
                 self.queue.replay(&graph)?;
-                *program = Program::Recorded(graph);
+                *program = Sequence::Recorded(graph);
             }
-            Program::Recorded(graph) => self.queue.replay(graph)?,
+            Sequence::Recorded(graph) => self.queue.replay(graph)?,
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 //!
 //! [`Queue`] is all that the device needs of a GPU. `tests/emulator` implements it on the CPU, so that every kernel is
 //! tested on machines without a card.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod arguments;
 mod compiler;
@@ -16,7 +17,7 @@ mod memory;
 mod queue;
 mod staging;
 
-pub use device::{Cuda, Program};
+pub use device::{Cuda, Sequence};
 pub use driver::{Card, Missing, cards};
 pub use memory::Array;
 pub use queue::{Graph, Launch, Queue};

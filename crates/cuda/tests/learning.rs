@@ -94,7 +94,7 @@ fn batch<D: Device>(device: &D, size: usize, seeds: &[u64]) -> Batch<D> {
         put(&mut batch.noise, ACTION, -2.0, 2.0);
         put(&mut batch.next_noise, ACTION, -2.0, 2.0);
     }
-    let not_terminal: Vec<f32> = (0..seeds.len() * size).map(|i| if i % 3 == 0 { 0.0 } else { 1.0 }).collect();
+    let not_terminal: Vec<f32> = (0..seeds.len() * size).map(|i| if i % size % 3 == 0 { 0.0 } else { 1.0 }).collect();
     device.write(&mut batch.not_terminal, 0, &not_terminal);
     batch
 }

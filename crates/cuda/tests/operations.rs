@@ -600,7 +600,7 @@ fn sums_over_batches_agree() {
 #[test]
 fn a_recorded_sequence_repeats_itself() {
     let device = cuda();
-    let mut program = prudence_cuda::Program::default();
+    let mut program = prudence_cuda::Sequence::default();
     let (mut sum, mut one) = (device.buffer(4).unwrap(), device.buffer(4).unwrap());
     device.fill(&mut one, 0, 4, 1.0);
     for round in 1..=4u8 {

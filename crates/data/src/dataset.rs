@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::{Error, LabelLog, ScratchFile, Segment, Store, files, gather, held_out_from};
 
@@ -24,9 +26,10 @@ pub struct Segments {
 
 impl Dataset {
     /// Decodes stores, which must have the same shapes, into a temporary file in `folder`.
-    pub fn decode(stores: &[PathBuf], folder: &Path) -> Result<Self, Error> {
+    /// Once `stop` is set, this and everything that reads the episodes ends with [`Error::Stopped`].
+    pub fn decode(stores: &[PathBuf], folder: &Path, stop: &Arc<AtomicBool>) -> Result<Self, Error> {
         let [first, ..] = stores else { return Err(Error::content(folder, "dataset", "no stores to decode")) };
-        let episodes = ScratchFile::create(folder, Store::open(first)?.schema())?;
+        let episodes = ScratchFile::create(folder, Store::open(first)?.schema(), stop)?;
         let mut dataset = Self { episodes, stores: Vec::new() };
         stores.iter().try_for_each(|store| dataset.add(store))?;
         Ok(dataset)

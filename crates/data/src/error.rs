@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The user asked to stop.
+    #[error("stopped")]
+    Stopped,
     /// The operating system reported an error.
     #[error("{}: cannot {doing}: {source}", .path.display())]
     Io {

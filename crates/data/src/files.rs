@@ -176,8 +176,14 @@ pub fn read_json_lines<T: DeserializeOwned>(path: &Path, max_bytes: u64) -> Resu
         bytes => bytes?,
     };
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let torn = whole < bytes.len();
-    bytes.truncate(whole);
+    let tail = bytes.split_off(whole);
+    let torn = !tail.is_empty();
+    // An interrupted write leaves the beginning of a line, never a complete one with another byte after it.
+    if let [complete @ .., _] = &tail[..]
+        && serde_json::from_slice::<Map<String, Value>>(complete).is_ok()
+    {
+        return Err(Error::Damaged { path: path.to_owned(), place: "the end of the last line".to_owned() });
+    }
     let line = |(n, line): (usize, &[u8])| {
         let place = || format!("line {}", n + 1);
         let broken = |e: serde_json::Error| Error::content(path, place(), e.to_string());

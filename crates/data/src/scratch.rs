@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Episode, Episodes, Error, Schema, Steps, Store, files};
 
@@ -20,6 +22,7 @@ pub struct ScratchFile {
     episodes: Vec<Place>,
     end: u64,
     hash: blake3::Hasher,
+    stop: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +34,9 @@ struct Place {
 
 impl ScratchFile {
     /// An empty file in `folder`, for episodes of a schema.
-    pub fn create(folder: &Path, schema: &Schema) -> Result<Self, Error> {
+    ///
+    /// Once `stop` is set, reading and adding end with [`Error::Stopped`].
+    pub fn create(folder: &Path, schema: &Schema, stop: &Arc<AtomicBool>) -> Result<Self, Error> {
         let file = files::temporary(folder)?;
         Ok(Self {
             file,
@@ -40,6 +45,7 @@ impl ScratchFile {
             episodes: Vec::new(),
             end: 0,
             hash: blake3::Hasher::new(),
+            stop: stop.clone(),
         })
     }
 
@@ -50,6 +56,7 @@ impl ScratchFile {
         }
         let first = self.episodes.len();
         for shard in store.shards() {
+            self.check_stop()?;
             let episodes = store.read(shard)?;
             let mut bytes = Vec::new();
             for episode in &episodes {
@@ -88,11 +95,16 @@ impl ScratchFile {
         Ok(bytes.as_chunks().0.iter().map(|x| f64::from_le_bytes(*x)).collect())
     }
 
+    fn check_stop(&self) -> Result<(), Error> {
+        if self.stop.load(Ordering::Relaxed) { Err(Error::Stopped) } else { Ok(()) }
+    }
+
     fn row_bytes(&self) -> usize {
         4 * (self.schema.observation_dim + self.schema.action_dim + 1)
     }
 
     fn read_at(&self, at: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        self.check_stop()?;
         read_exact_at(&self.file, at, bytes).map_err(Error::io(&self.folder, "read a temporary file in"))
     }
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use prudence_core::random;
 use prudence_env::conformance::{Chance, check_within};
 use prudence_env::{Env, Error, Settable as _};
-use prudence_physics::bullet::{Agent, Bullet, BulletSettings, Task, Variant};
+use prudence_physics::bullet::{Bullet, BulletSettings, Course, Variant, Vehicle};
 use prudence_physics::engines::{BULLET, Engines};
 use rand::RngExt as _;
 use serde_json::{Value, json};
@@ -28,10 +28,10 @@ fn engines() -> &'static Engines {
 /// Every agent, task and variant.
 fn all() -> Vec<BulletSettings> {
     let variants = [Variant::Original, Variant::Pypi];
-    let tasks = [Task::Circle, Task::Run];
+    let tasks = [Course::Circle, Course::Run];
     let with =
         |agent| tasks.iter().flat_map(move |task| variants.map(|variant| BulletSettings::new(agent, *task, variant)));
-    with(Agent::Ball).chain(with(Agent::Car)).collect()
+    with(Vehicle::Ball).chain(with(Vehicle::Car)).collect()
 }
 
 fn build(settings: &BulletSettings) -> Bullet {
@@ -39,7 +39,7 @@ fn build(settings: &BulletSettings) -> Bullet {
 }
 
 fn car() -> Bullet {
-    build(&BulletSettings::new(Agent::Car, Task::Circle, Variant::Original))
+    build(&BulletSettings::new(Vehicle::Car, Course::Circle, Variant::Original))
 }
 
 fn start(env: &mut Bullet, seed: u64) -> Vec<f64> {
@@ -132,14 +132,14 @@ fn only_the_original_car_does_not_clip_actions() {
         };
         let (clips, wide) = seen([0.1, 1.5]);
         assert_eq!(clips, wide == seen([0.1, 1.0]).1, "{settings:?}");
-        assert_eq!(clips, settings.agent == Agent::Ball || settings.variant == Variant::Pypi);
+        assert_eq!(clips, settings.agent == Vehicle::Ball || settings.variant == Variant::Pypi);
     }
 }
 
 #[test]
 fn signals_give_position_and_speed() {
-    let settings = BulletSettings::new(Agent::Ball, Task::Run, Variant::Original);
-    let (mut circle, mut run) = (build(&BulletSettings { task: Task::Circle, ..settings.clone() }), build(&settings));
+    let settings = BulletSettings::new(Vehicle::Ball, Course::Run, Variant::Original);
+    let (mut circle, mut run) = (build(&BulletSettings { task: Course::Circle, ..settings.clone() }), build(&settings));
     let at = |x: f64, y: f64, vx: f64| {
         json!({
             "position": [x, y, 0.5], "orientation": [0.0, 0.0, 0.0, 1.0],
@@ -184,12 +184,12 @@ fn parallel_threads_give_the_results_of_a_single_one() {
 fn settings_are_parsed_and_invalid_ones_are_rejected() {
     let read = |text: &str| serde_json::from_str::<BulletSettings>(text).map_err(|error| error.to_string());
     let given = read(r#"{"agent": "car", "task": "run"}"#).unwrap();
-    assert_eq!(given, BulletSettings::new(Agent::Car, Task::Run, Variant::Original));
+    assert_eq!(given, BulletSettings::new(Vehicle::Car, Course::Run, Variant::Original));
     let wrong = read(r#"{"agent": "car", "task": "run", "variant": "pypi"}"#).unwrap_err();
     contains(&wrong, &["pypi", "original", "pypi-1.4"]);
     let horizon = |horizon| BulletSettings {
         horizon: Some(horizon),
-        ..BulletSettings::new(Agent::Ball, Task::Run, Variant::Pypi)
+        ..BulletSettings::new(Vehicle::Ball, Course::Run, Variant::Pypi)
     };
     assert_eq!(build(&horizon(7)).spec().horizon, 7);
     let told = Bullet::with_engines(&horizon(0), engines()).err().unwrap().to_string();
@@ -229,7 +229,7 @@ fn a_missing_or_damaged_engine_or_model_is_reported() {
         engines
     };
     let refused = |engines: &Engines| {
-        let settings = BulletSettings::new(Agent::Car, Task::Circle, Variant::Original);
+        let settings = BulletSettings::new(Vehicle::Car, Course::Circle, Variant::Original);
         match Bullet::with_engines(&settings, engines) {
             Err(Error::Missing(told)) => told,
             other => panic!("{:?}", other.err()),
@@ -261,8 +261,8 @@ fn a_missing_or_damaged_engine_or_model_is_reported() {
 
 #[test]
 fn a_car_and_a_ball_follow_their_actions() {
-    let after = |agent: Agent, action: [f64; 2]| {
-        let mut env = build(&BulletSettings::new(agent, Task::Run, Variant::Original));
+    let after = |agent: Vehicle, action: [f64; 2]| {
+        let mut env = build(&BulletSettings::new(agent, Course::Run, Variant::Original));
         let mut observation = start(&mut env, 0);
         let mut total = 0.0;
         for _ in 0..120 {
@@ -270,7 +270,7 @@ fn a_car_and_a_ball_follow_their_actions() {
         }
         (env.signals()[0], env.signals()[1], total)
     };
-    for agent in [Agent::Ball, Agent::Car] {
+    for agent in [Vehicle::Ball, Vehicle::Car] {
         let (x, y, reward) = after(agent, [1.0, 0.0]);
         assert!(x.abs() > 0.5 && y.abs() < 0.3 && reward * x > 0.0, "{agent:?}: {x}, {y}, {reward}");
         let (_, turned, _) = after(agent, [1.0, 0.5]);
@@ -284,14 +284,14 @@ fn the_rules_of_the_runs_can_be_kept() {
     // the task files.
     let ball = |[_, y, vx, vy]: [f64; 4]| [5.0 * (2.49 - vx) + 0.1, -0.5 * y - vy];
     let car = |[_, y, vx, vy]: [f64; 4]| [-2.0 * (1.49 - vx) - 0.25, 0.15 * y + 0.5 * vy];
-    let play = |agent: Agent, policy: &dyn Fn([f64; 4]) -> [f64; 2]| {
-        let mut env = build(&BulletSettings::new(agent, Task::Run, Variant::Original));
+    let play = |agent: Vehicle, policy: &dyn Fn([f64; 4]) -> [f64; 2]| {
+        let mut env = build(&BulletSettings::new(agent, Course::Run, Variant::Original));
         let mut total = 0.0;
         for seed in 0..5 {
             let mut seen = start(&mut env, seed);
             let mut costs = Vec::new();
             loop {
-                let scale = if agent == Agent::Ball { 5.0 } else { 1.0 };
+                let scale = if agent == Vehicle::Ball { 5.0 } else { 1.0 };
                 let action = policy([10.0 * seen[0], 10.0 * seen[1], scale * seen[2], scale * seen[3]]);
                 let step = env.step(&action.map(|number| number.clamp(-1.0, 1.0)), &mut seen).unwrap();
                 total += step.reward / 5.0;
@@ -305,6 +305,6 @@ fn the_rules_of_the_runs_can_be_kept() {
         }
         total.round()
     };
-    assert_eq!(play(Agent::Ball, &ball), 580.0);
-    assert_eq!(play(Agent::Car, &car), 710.0);
+    assert_eq!(play(Vehicle::Ball, &ball), 580.0);
+    assert_eq!(play(Vehicle::Car, &car), 710.0);
 }

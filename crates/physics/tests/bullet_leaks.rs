@@ -1,7 +1,7 @@
 //! The memory use of Bullet's environments. This test has its own process, so that nothing else is measured.
 
 use prudence_env::Env as _;
-use prudence_physics::bullet::{Agent, Bullet, BulletSettings, Task, Variant};
+use prudence_physics::bullet::{Bullet, BulletSettings, Course, Variant, Vehicle};
 use prudence_physics::engines::Engines;
 
 prudence_physics::bullet_symbols!();
@@ -28,8 +28,8 @@ fn grown(mut work: impl FnMut(u64), count: u64) -> i64 {
 fn resets_and_worlds_do_not_leak_memory() {
     let engines = Engines::from_environment().unwrap();
     engines.install(None, &mut |_, _| {}).unwrap();
-    for agent in [Agent::Ball, Agent::Car] {
-        let settings = BulletSettings::new(agent, Task::Circle, Variant::Original);
+    for agent in [Vehicle::Ball, Vehicle::Car] {
+        let settings = BulletSettings::new(agent, Course::Circle, Variant::Original);
         let build = || Bullet::with_engines(&settings, &engines).unwrap();
         let mut observation = [0.0; 8];
         let mut env = build();

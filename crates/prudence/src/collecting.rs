@@ -141,7 +141,8 @@ fn train_on<D: Device>(
     session: &Session,
 ) -> Result<Vec<Agent>, Error> {
     let model = model.map(Arc::new);
-    let stored = if stores.is_empty() { None } else { Some(Dataset::decode(stores, folder.root())?) };
+    let stored =
+        if stores.is_empty() { None } else { Some(Dataset::decode(stores, folder.root(), session.stop_flag())?) };
     let algorithms = &task.settings().run.algo;
     let (constrained, plain): (Vec<Algorithm>, Vec<Algorithm>) =
         algorithms.iter().partition(|algorithm| algorithm.constraint().is_some());

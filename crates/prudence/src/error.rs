@@ -155,7 +155,11 @@ impl Error {
     /// Whether the error is due to the input.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Stopped => ErrorKind::Stopped,
+            Self::Stopped
+            | Self::Data(DataError::Stopped)
+            | Self::Safety(SafetyError::Episodes(DataError::Stopped))
+            | Self::Agent(AgentError::Episodes(DataError::Stopped))
+            | Self::Agent(AgentError::Safety(SafetyError::Episodes(DataError::Stopped))) => ErrorKind::Stopped,
             Self::In { source, .. } | Self::Training { source, .. } | Self::Replica { source, .. } => source.kind(),
             Self::Threads(_) | Self::Engine(EngineError::Fetch { .. }) => ErrorKind::Failure,
             Self::Safety(SafetyError::Diverged { .. } | SafetyError::Device(_)) => ErrorKind::Failure,

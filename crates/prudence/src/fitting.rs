@@ -13,7 +13,7 @@ use prudence_safety::{Fit, FitData, Quality, SafetyModel, Scorer};
 use serde::{Deserialize, Serialize};
 
 use crate::error::InFile as _;
-use crate::folder::{model_file, quality_file};
+use crate::folder::{RunFolder, lock_around, model_file, quality_file};
 use crate::footprint::Memory;
 use crate::session::Session;
 use crate::{Error, Task, fit_checkpoint, footprint};
@@ -67,9 +67,13 @@ pub fn fit(
     session: &Session,
 ) -> Result<(SafetyModel, Fitted), Error> {
     check_stores(task, stores)?;
+    if RunFolder::at(out).is_created() || out.join("store.json").is_file() {
+        return Err(Error::content(out, "the folder of a run, a collection or a store; a model needs another one"));
+    }
+    let _locks = lock_around(out)?;
     create_dir(out)?;
     let _lock = lock(&out.join(".prudence-fit.lock"))?;
-    let data = Dataset::decode(stores, out)?;
+    let data = Dataset::decode(stores, out, session.stop_flag())?;
     let job = [FitJob { task, data: &data, out: out.to_owned(), seed, session }];
     let fitted = match session.card() {
         None => fit_all(&Cpu::<f32>::new(), &job, session)?,
@@ -174,7 +178,12 @@ fn fit_open<D: Device>(
             if session.stopping() {
                 return Err(Error::Stopped);
             }
-            fit.step()?;
+            if let Err(error) = fit.step().map_err(Error::from) {
+                if error.is_stop() {
+                    fit_checkpoint::save(&fit, &states)?;
+                }
+                return Err(error);
+            }
             bar.set(fit.steps() as u64);
             bar.message(&format!("loss {:.4}", fit.loss()));
         }

@@ -286,6 +286,14 @@ impl RunFolder {
     }
 }
 
+/// Keeps other processes from writing the runs and collections that a folder belongs to; it may not exist yet.
+pub(crate) fn lock_around(dir: &Path) -> Result<Vec<Lock>, Error> {
+    let whole = std::path::absolute(dir).map_err(Error::io(dir, "open"))?;
+    let existing = whole.ancestors().find(|folder| folder.exists()).unwrap_or(&whole);
+    let whole = existing.canonicalize().map_err(Error::io(dir, "open"))?;
+    whole.ancestors().map(RunFolder::at).filter(RunFolder::is_created).map(|run| run.lock()).collect()
+}
+
 /// The numbers after `prefix` in the names of the files in a folder.
 fn numbered(folder: &Path, prefix: &str) -> Result<Vec<u64>, Error> {
     let number = |path: &PathBuf| path.file_name()?.to_str()?.strip_prefix(prefix)?.parse().ok();

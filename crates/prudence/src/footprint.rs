@@ -6,6 +6,7 @@ use prudence_cuda::Cuda;
 use prudence_data::files::read_limited;
 use prudence_safety::ModelShape;
 
+use crate::provenance::count;
 use crate::{Algorithm, Error, Task};
 
 /// Bytes of a number on a device.
@@ -71,11 +72,12 @@ pub(crate) fn training(
     let rows = u128::from(steps.min(train.capacity.max(task.spec().horizon) as u64));
     let own = (rows + rows / 10) * row * memory_of.rows_per_row;
     let hidden = format!("agent.hidden = {:?}", agent.hidden);
+    let those = count(agents as usize, "agent");
     let in_memory = if train.replay.in_file() { 0 } else { 1 };
     memory_of.check(vec![
-        Part { what: format!("the networks of {agents} agents ({hidden})"), bytes: agents * parameters * NUMBER },
+        Part { what: format!("the networks of {those} ({hidden})"), bytes: agents * parameters * NUMBER },
         Part {
-            what: format!("the updates of {agents} agents (agent.batch = {}, {hidden})", agent.batch),
+            what: format!("the updates of {those} (agent.batch = {}, {hidden})", agent.batch),
             bytes: agents * update * NUMBER,
         },
         Part {
@@ -84,7 +86,7 @@ pub(crate) fn training(
         },
         Part {
             what: format!(
-                "the replay buffers of {agents} agents ({} steps, train.capacity = {}; they can be in files: \
+                "the replay buffers of {those} ({} steps, train.capacity = {}; they can be in files: \
                  train.replay = \"file\")",
                 steps, train.capacity
             ),

@@ -9,6 +9,7 @@ use prudence_core::random::stream;
 use prudence_data::{LabelLog, Rule, ScratchFile, Store, find_stores, import_csv, label_by_rule, label_path, latest};
 use serde::Serialize;
 
+use crate::folder::lock_around;
 use crate::{Error, Task};
 
 /// The source of labels.
@@ -90,6 +91,11 @@ pub fn stores(dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
         }
         all.extend(found);
     }
+    let mut whole: Vec<PathBuf> = all.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
+    whole.sort_unstable();
+    if let Some(pair) = whole.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Error::content(&pair[0], "named more than once"));
+    }
     Ok(all)
 }
 
@@ -117,6 +123,7 @@ pub fn stores(dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
 /// ```
 pub fn label(dir: &Path, labeller: &Labeller) -> Result<Labelled, Error> {
     let stores = stores(&[dir.to_owned()])?;
+    let _locks = lock_around(dir)?;
     let mut total = Labelled::default();
     if let (Labeller::Table(table), 2..) = (labeller, stores.len()) {
         return Err(Error::content(

@@ -63,17 +63,20 @@ impl Drop for Working<'_> {
 /// The last line of a report: the rule, the program, the date, the duration and the machine.
 pub(crate) fn foot(task: &Task, folder: &RunFolder, now: &Working<'_>) -> String {
     // No result depends on these lines, so a damaged one must not keep a run from being finished.
-    let earlier =
-        read_json_lines::<Work>(&folder.sessions(), MAX_RECORD_BYTES).map_or(Vec::new(), |lines| lines.values);
-    let seconds = earlier.iter().map(|work| work.seconds).sum::<f64>() + now.watch.seconds();
-    let started = earlier.first().map_or(&now.started, |work| &work.started);
+    let when = match read_json_lines::<Work>(&folder.sessions(), MAX_RECORD_BYTES) {
+        Ok(earlier) => {
+            let seconds = earlier.values.iter().map(|work| work.seconds).sum::<f64>() + now.watch.seconds();
+            let started = earlier.values.first().map_or(&now.started, |work| &work.started);
+            format!("started {started}; {}", duration(seconds))
+        }
+        Err(_) => "start and duration unknown, because sessions.jsonl is damaged".to_owned(),
+    };
     format!(
-        "Rule: {}. prudence {}; started {started}; {} on {} with {} threads.",
+        "Rule: {}. prudence {}; {when} on {} with {}.",
         task.rule().text(),
         version(),
-        duration(seconds),
         machine(),
-        now.threads
+        count(now.threads, "thread")
     )
 }
 
@@ -99,5 +102,10 @@ fn machine() -> String {
         Some(line.split_once(':')?.1.trim().to_owned())
     });
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("{}, {cores} cores", name.unwrap_or_else(|| std::env::consts::ARCH.to_owned()))
+    format!("{}, {}", name.unwrap_or_else(|| std::env::consts::ARCH.to_owned()), count(cores, "core"))
+}
+
+/// A number of things, such as `1 core` and `2 cores`.
+pub(crate) fn count(n: usize, thing: &str) -> String {
+    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
 }

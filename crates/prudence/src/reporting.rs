@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use prudence_data::files::{create_dir, read_limited, write_atomic, write_json};
 use prudence_nn::Cpu;
-use prudence_report::figure::{self, Curve, Figure, Label, MultiplierCurve, Path as DrawnPath};
+use prudence_report::figure::{self, Curve, CurveLabel, Figure, MultiplierCurve, Path as DrawnPath};
 use prudence_report::html::Report;
 use prudence_report::records::{AlgoResult, Evaluation, ModelQuality, Round, SeedResult};
 use prudence_safety::{Quality, Scorer};
@@ -147,7 +147,7 @@ fn curves(dirs: &[impl AsRef<Path>]) -> Result<(Vec<Curve>, Vec<MultiplierCurve>
                 1 => String::new(),
                 _ => dir.as_ref().display().to_string(),
             };
-            let label = Label { algorithm, run, round: (rounds > 1).then_some(agent.round) };
+            let label = CurveLabel { algorithm, run, round: (rounds > 1).then_some(agent.round) };
             let records = agent.records()?;
             let points = records.iter().map(|r| (r.step as f64, r.return_mean, r.safe_share)).collect();
             match learning.iter_mut().find(|c| c.label == label) {

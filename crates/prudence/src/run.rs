@@ -367,7 +367,10 @@ impl Progress<'_> {
     /// Adds the episodes of the last training to the data, and labels those that the rule has not labelled yet.
     fn decode_and_label(&mut self, round: usize) -> Result<(), Error> {
         let data = match self.data.take() {
-            None => Dataset::decode(&self.new_stores, self.replica.folder.root())?,
+            None => {
+                let Replica { folder, session, .. } = &self.replica;
+                Dataset::decode(&self.new_stores, folder.root(), session.stop_flag())?
+            }
             Some(mut data) => {
                 self.new_stores.iter().try_for_each(|store| data.add(store))?;
                 data

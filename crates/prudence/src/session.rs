@@ -146,6 +146,11 @@ impl Session {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// Set once a stop was requested.
+    pub(crate) fn stop_flag(&self) -> &Arc<AtomicBool> {
+        &self.stop
+    }
+
     /// The same session, whose progress reports begin with `label`.
     pub(crate) fn labelled(&self, label: &str) -> Self {
         let progress = Arc::new(Labelled { label: label.to_owned(), progress: self.progress.clone() });

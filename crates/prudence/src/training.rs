@@ -257,6 +257,14 @@ impl OpenRun {
             let sizes = population.tensor_sizes();
             let (state, records) = checkpoint::load(population.networks(), &sizes, &hash, &folder.checkpoint())?;
             let mut store = Store::open(episodes)?;
+            if store.len() < state.counters.episode {
+                let problem = format!(
+                    "it has {} episodes, but the checkpoint was made after {}; restore it from a backup, or start a new run",
+                    store.len(),
+                    state.counters.episode
+                );
+                return Err(Error::content(&episodes.join("index.jsonl"), problem));
+            }
             store.truncate(state.counters.episode)?;
             let own = store.read_without_signals(0..store.len())?;
             population.restore(agent, state, &own)?;

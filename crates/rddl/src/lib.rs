@@ -38,5 +38,5 @@ pub use distributions::Law;
 pub use draws::{DrawKey, Draws, Keyed, Noiseless, Random};
 pub use model::{Fluent, Kind, Range, Type};
 pub use program::{Ground, Program};
-pub use simulator::{Simulator, Step};
+pub use simulator::{SimulatedStep, Simulator};
 pub use source::{Error, Place, Source};

@@ -9,7 +9,7 @@ use crate::source::{Error, Fault};
 
 /// The result of one step, besides the new state.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct SimulatedStep {
     /// The reward of the step.
     pub reward: f64,
     /// Whether a termination condition holds in the new state.
@@ -80,7 +80,7 @@ impl Simulator {
     /// preconditions are not checked.
     ///
     /// A distribution whose parameters are out of range is an error and leaves the state as it was.
-    pub fn step<D: Draws>(&mut self, actions: &[f64], draws: &mut D) -> Result<Step, Error> {
+    pub fn step<D: Draws>(&mut self, actions: &[f64], draws: &mut D) -> Result<SimulatedStep, Error> {
         self.set_actions(actions)?;
         let program = &*self.program;
         let states = program.states;
@@ -90,7 +90,7 @@ impl Simulator {
         }
         self.values.copy_within(states..2 * states, 0);
         self.steps += 1;
-        Ok(Step { reward: self.values[self.program.reward], terminated: self.terminated()? })
+        Ok(SimulatedStep { reward: self.values[self.program.reward], terminated: self.terminated()? })
     }
 
     /// Whether a termination condition holds in the current state.

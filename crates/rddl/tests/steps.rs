@@ -3,7 +3,7 @@
 mod common;
 
 use common::{simulator, small, tanks};
-use prudence_rddl::{Keyed, Kind, Law, Noiseless, Random, Range, Step};
+use prudence_rddl::{Keyed, Kind, Law, Noiseless, Random, Range, SimulatedStep};
 
 #[test]
 fn tanks_step_as_computed_by_hand() {
@@ -12,12 +12,12 @@ fn tanks_step_as_computed_by_hand() {
     let step = tanks.step(&[2.0, 1.0], &mut Noiseless).expect("a step");
     // t1: 11.5 - 2 - 1.5 spilled + 0.5; t2: 4 - 1 + 0.5 + (2 + 1.5) from above
     assert_eq!(tanks.state(), [8.5, 7.0, 0.0]);
-    assert_eq!(step, Step { reward: -7.5, terminated: false }); // from the levels before the step: |11.5 - 5| + |4 - 5|
+    assert_eq!(step, SimulatedStep { reward: -7.5, terminated: false }); // from the levels before the step: |11.5 - 5| + |4 - 5|
     assert_eq!(tanks.values()[tanks.program().ground(Kind::Interm)[0].slot], 1.5);
     let step = tanks.step(&[0.0, -9.0], &mut Noiseless).expect("a step");
     // dry: no rain; t2: 7 + 9 - 1 spilled
     assert_eq!(tanks.state(), [8.5, 15.0, 1.0]);
-    assert_eq!(step, Step { reward: -5.5, terminated: true });
+    assert_eq!(step, SimulatedStep { reward: -5.5, terminated: true });
     assert_eq!(tanks.steps(), 2);
     tanks.reset();
     assert_eq!((tanks.state(), tanks.steps()), (&[11.5, 4.0, 1.0][..], 0));

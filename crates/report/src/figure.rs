@@ -63,7 +63,7 @@ struct Look {
 
 /// The label of a curve.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Label {
+pub struct CurveLabel {
     /// The name of the algorithm, such as `safesac-h`.
     pub algorithm: String,
     /// The run, if a figure shows several; otherwise empty.
@@ -73,13 +73,13 @@ pub struct Label {
 }
 
 /// A label for a figure with only one run.
-impl From<&str> for Label {
+impl From<&str> for CurveLabel {
     fn from(algorithm: &str) -> Self {
         Self { algorithm: algorithm.to_owned(), ..Self::default() }
     }
 }
 
-impl Label {
+impl CurveLabel {
     fn text(&self) -> String {
         let round = self.round.map_or(String::new(), |round| format!(", round {round}"));
         match self.run.as_str() {
@@ -90,12 +90,12 @@ impl Label {
 }
 
 /// The looks of curves: each algorithm has a colour, and if there are several runs, each run has a dash pattern.
-fn looks_of<'a>(labels: impl Iterator<Item = &'a Label> + Clone) -> Vec<Look> {
+fn looks_of<'a>(labels: impl Iterator<Item = &'a CurveLabel> + Clone) -> Vec<Look> {
     const DASHES: [&str; 5] = ["", "7 3", "2 2", "9 3 2 3", "12 5"];
     let mut runs: Vec<&str> = labels.clone().map(|label| label.run.as_str()).collect();
     runs.dedup();
     let looks = looks(labels.clone().map(|label| label.algorithm.as_str()));
-    let dashed = |(label, look): (&Label, Look)| match runs.iter().position(|run| *run == label.run) {
+    let dashed = |(label, look): (&CurveLabel, Look)| match runs.iter().position(|run| *run == label.run) {
         Some(place) if runs.len() > 1 => Look { dash: DASHES[place % DASHES.len()], ..look },
         _ => look,
     };
@@ -211,8 +211,11 @@ mod tests {
 
     #[test]
     fn runs_differ_by_dashes_and_algorithms_by_colours() {
-        let label =
-            |algorithm: &str, run: &str| Label { algorithm: algorithm.into(), run: run.into(), ..Label::default() };
+        let label = |algorithm: &str, run: &str| CurveLabel {
+            algorithm: algorithm.into(),
+            run: run.into(),
+            ..CurveLabel::default()
+        };
         let labels = [label("sac", "a"), label("safesac-noh", "a"), label("sac", "b"), label("safesac-noh", "b")];
         let looks = looks_of(labels.iter());
         assert_eq!((looks[0].colour, looks[1].colour), (looks[2].colour, looks[3].colour));

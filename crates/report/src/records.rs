@@ -295,7 +295,8 @@ impl AlgoResult {
             episodes,
             safe,
             safe_share: safe as f64 / episodes as f64,
-            interval: clopper_pearson(safe, episodes),
+            // A pooled interval would treat episodes of one replica as independent.
+            interval: if enough { clopper_pearson(safe, episodes) } else { [f64::NAN; 2] },
             seed_interval: [f64::NAN; 2],
             return_mean: weighted(&|result| Some(result.return_mean)).unwrap_or(f64::NAN),
             return_sd: if returns.len() == 1 { 0.0 } else { sample_sd(&returns) },

@@ -82,8 +82,8 @@ impl FitSettings {
         unless(self.batch > 0, "safety.batch", &self.batch, "must be 1 or more")?;
         unless(self.steps > 0, "safety.steps", &self.steps, "must be 1 or more")?;
         unless(self.prefix_every > 0, "safety.prefix_every", &self.prefix_every, "must be 1 or more")?;
-        let share = self.held_out > 0.0 && self.held_out < 1.0;
-        unless(share, "safety.held_out", &self.held_out, "must be above 0 and below 1")?;
+        let share = self.held_out > 0.0 && self.held_out <= 0.9;
+        unless(share, "safety.held_out", &self.held_out, "must be above 0 and at most 0.9")?;
         unless(positive(self.learning_rate), "safety.learning_rate", &self.learning_rate, "must be above 0")?;
         unless(positive(self.clip), "safety.clip", &self.clip, "must be above 0")?;
         let decay = self.weight_decay >= 0.0 && self.weight_decay.is_finite();

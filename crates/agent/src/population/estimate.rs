@@ -8,7 +8,7 @@ use prudence_safety::{Rating, Scorer};
 
 use super::{Member, Population};
 use crate::Error;
-use crate::multiplier::{Estimate, Multiplier};
+use crate::multiplier::{ConstraintEstimate, Multiplier};
 use crate::replay::Replay;
 use crate::safesac::Networks;
 use crate::settings::{Constraint, TrainingSettings};
@@ -71,7 +71,7 @@ impl<D: Device> Population<D> {
         for (agent, estimate) in agents.iter().zip(estimates) {
             let member = &mut self.members[*agent];
             member.multiplier.update(estimate, threshold, settings);
-            member.counters.estimate = Some(Estimate { estimate, threshold });
+            member.counters.estimate = Some(ConstraintEstimate { estimate, threshold });
         }
         Ok(())
     }

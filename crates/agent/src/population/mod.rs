@@ -43,7 +43,7 @@ use self::estimate::Estimator;
 use self::records::Tests;
 use self::updates::Updates;
 use crate::actor::Actor;
-use crate::multiplier::{Estimate, Multiplier};
+use crate::multiplier::{ConstraintEstimate, Multiplier};
 use crate::recorder::Recorder;
 use crate::replay::{Chosen, Replay, ReplaySettings, Stored};
 use crate::safesac::{Head, Learner, Networks, UpdateMetrics};
@@ -152,7 +152,7 @@ pub struct Counters {
     /// What the last update measured.
     pub metrics: UpdateMetrics,
     /// What the multiplier last compared.
-    pub estimate: Option<Estimate>,
+    pub estimate: Option<ConstraintEstimate>,
 }
 
 /// The end of an agent's episode, or of the agent's training by an error.

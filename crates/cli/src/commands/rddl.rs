@@ -1,7 +1,7 @@
 //! The command `prudence rddl`: checks and simulates RDDL domains.
 
 use std::collections::HashMap;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn simulate(args: SimulateArgs) -> anyhow::Result<()> {
     let given = actions.as_ref().map_or(program.horizon().unwrap_or(100), |actions| actions.len() as u64);
     let mut run = Run { program, steps: args.steps.unwrap_or(given), actions: actions.unwrap_or_default(), args };
     match run.args.out.take() {
-        None => run.write(&mut BufWriter::new(std::io::stdout().lock())),
+        None => run.write(&mut crate::Stdout::new()),
         Some(out) => {
             let mut lines = Vec::new();
             run.write(&mut lines)?;

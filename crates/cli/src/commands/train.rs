@@ -145,7 +145,10 @@ fn settings_of(dir: &Path, task: Option<&str>, store: &Path, settings: &Settings
     let own = RunFolder::at(dir).config();
     let task = match task {
         Some(task) => task.to_owned(),
-        None if own.is_file() => own.to_string_lossy().into_owned(),
+        None if own.is_file() => {
+            RunFolder::open(dir)?; // verifies the settings and the files that they name
+            own.to_string_lossy().into_owned()
+        }
         None => Store::open(store).map_err(prudence::Error::from)?.schema().task.clone(),
     };
     resolve(&task, settings)

@@ -25,7 +25,7 @@ fn stores(dir: &std::path::Path) -> (Vec<PathBuf>, Vec<Episode>) {
 fn decoded_episodes_equal_the_stored_ones_to_the_bit() {
     let dir = tempfile::tempdir().unwrap();
     let (paths, all) = stores(dir.path());
-    let dataset = Dataset::decode(&paths, dir.path()).unwrap();
+    let dataset = Dataset::decode(&paths, dir.path(), &Arc::default()).unwrap();
     let places: Vec<_> = dataset.stores().map(|(path, indices)| (path.to_owned(), indices)).collect();
     assert_eq!(places, [(paths[0].clone(), 0..4), (paths[1].clone(), 4..6)]);
     let episodes = &dataset.episodes;
@@ -55,7 +55,7 @@ fn the_newest_labelled_episodes_of_each_store_are_held_out() {
     log.append(&[label(2, 0, 7, false, Some(3)), label(2, 4, 7, true, None), label(0, 0, 3, true, None)]).unwrap();
     let mut log = LabelLog::open(&label_path(&paths[1])).unwrap();
     log.append(&[label(0, 0, 5, true, None), label(1, 0, 5, false, None)]).unwrap();
-    let segments = Dataset::decode(&paths, dir.path()).unwrap().segments(0.1).unwrap();
+    let segments = Dataset::decode(&paths, dir.path(), &Arc::default()).unwrap().segments(0.1).unwrap();
     let segment = |episode, start, end, safe, at| Segment { episode, start, end, safe, at };
     assert_eq!(segments.training, [segment(0, 0, 3, true, None), segment(4, 0, 5, true, None)]);
     let held_out = [segment(2, 0, 7, false, Some(3)), segment(2, 4, 7, true, None), segment(5, 0, 5, false, None)];
@@ -64,7 +64,8 @@ fn the_newest_labelled_episodes_of_each_store_are_held_out() {
     for (file, cut) in [(labels, 3), (index, 1)] {
         let text = std::fs::read(&file).unwrap();
         write(&file, &text[..text.len() - cut]);
-        let torn = Dataset::decode(&paths, dir.path()).and_then(|dataset| dataset.segments(0.1)).unwrap_err();
+        let torn =
+            Dataset::decode(&paths, dir.path(), &Arc::default()).and_then(|dataset| dataset.segments(0.1)).unwrap_err();
         assert!(matches!(&torn, Error::Torn { path } if *path == file), "{torn}");
         write(&file, text);
     }
@@ -76,6 +77,6 @@ fn stores_of_other_shapes_are_rejected() {
     let (mut paths, _) = stores(dir.path());
     paths.push(dir.path().join("other"));
     Store::create(&paths[2], prudence_data::Schema { observation_dim: 3, ..schema() }).unwrap();
-    let error = Dataset::decode(&paths, dir.path()).unwrap_err();
+    let error = Dataset::decode(&paths, dir.path(), &Arc::default()).unwrap_err();
     assert!(matches!(error, Error::Schema(_)) && error.to_string().contains("3 and 1"), "{error}");
 }

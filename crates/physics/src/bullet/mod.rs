@@ -23,7 +23,7 @@ use rand::RngExt as _;
 use serde_json::{Value, json};
 
 use self::engine::{Body, Client, Drive, Library, Motion, turned};
-pub use self::settings::{Agent, BulletSettings, Task, Variant};
+pub use self::settings::{BulletSettings, Course, Variant, Vehicle};
 use self::settings::{Robot, STEERING, WHEELS};
 use crate::engines::{BULLET, Engines};
 use prudence_core::random::{self, Stream};
@@ -43,8 +43,8 @@ pub struct Bullet {
     body: Body,
     /// The saved engine state that every episode starts from.
     parked: i32,
-    agent: Agent,
-    task: Task,
+    agent: Vehicle,
+    task: Course,
     robot: &'static Robot,
     max_action: f64,
     spec: Spec,
@@ -83,7 +83,7 @@ impl Bullet {
         let library = Library::open(engines).map_err(Error::Missing)?;
         let fill = |client: &mut Client| fill(client, settings, engines);
         let (client, (body, parked)) = Client::new(library, fill).map_err(Error::Missing)?;
-        let numbers = 7 + usize::from(task == Task::Circle);
+        let numbers = 7 + usize::from(task == Course::Circle);
         let spec = Spec {
             observation: BoxSpace { low: vec![f64::NEG_INFINITY; numbers], high: vec![f64::INFINITY; numbers] },
             action: BoxSpace { low: vec![-1.0; 2], high: vec![1.0; 2] },
@@ -113,7 +113,7 @@ impl Bullet {
     /// Puts the agent into `motion`, with the motors off and no contacts.
     fn put(&mut self) -> Result<(), String> {
         self.client.restore(self.parked)?;
-        if self.agent == Agent::Car {
+        if self.agent == Vehicle::Car {
             self.client.drive(&self.body, &[WHEELS, STEERING].concat(), Drive::Velocity(0.0, 0.0))?;
         }
         self.client.put(&self.body, &self.motion)?;
@@ -154,8 +154,8 @@ impl Bullet {
         let speed = length(vx, vy);
         let too_fast = speed > self.robot.speed_limit;
         let (outside, cost) = match self.task {
-            Task::Circle => (x.abs() > 6.0, x.abs() > 6.0),
-            Task::Run => (y.abs() > 2.0, y.abs() > 2.0 || too_fast),
+            Course::Circle => (x.abs() > 6.0, x.abs() > 6.0),
+            Course::Run => (y.abs() > 2.0, y.abs() > 2.0 || too_fast),
         };
         let [outside, too_fast, cost] = [outside, too_fast, cost].map(f64::from);
         self.signals = [x, y, speed, outside, too_fast, length(x, y), cost];
@@ -165,14 +165,14 @@ impl Bullet {
         let ([x, y, _], [vx, vy, _]) = (self.motion.position, self.motion.linear_velocity);
         let [wx, wy, wz] = self.motion.angular_velocity;
         let seen = match self.agent {
-            Agent::Ball => [0.1 * x, 0.1 * y, 0.2 * vx, 0.2 * vy, 0.1 * wx, 0.1 * wy, 0.1 * wz],
-            Agent::Car => {
+            Vehicle::Ball => [0.1 * x, 0.1 * y, 0.2 * vx, 0.2 * vy, 0.1 * wx, 0.1 * wy, 0.1 * wz],
+            Vehicle::Car => {
                 let yaw = yaw(self.motion.orientation);
                 [0.1 * x, 0.1 * y, vx, vy, yaw.sin(), yaw.cos(), 0.1 * wz]
             }
         };
         observation[..7].copy_from_slice(&seen);
-        if self.task == Task::Circle {
+        if self.task == Course::Circle {
             observation[7] = (length(x, y) - RADIUS) / 10.0;
         }
     }
@@ -185,15 +185,15 @@ impl Bullet {
 
     fn reward(&mut self) -> f64 {
         let effort = match self.agent {
-            Agent::Ball => -0.5 * length(self.action[0], self.action[1]),
-            Agent::Car => 0.0,
+            Vehicle::Ball => -0.5 * length(self.action[0], self.action[1]),
+            Vehicle::Car => 0.0,
         };
         match self.task {
-            Task::Circle => {
+            Course::Circle => {
                 let ([x, y, _], [vx, vy, _]) = (self.motion.position, self.motion.linear_velocity);
                 0.1 * (y * vx - x * vy) / (1.0 + (length(x, y) - RADIUS).abs()) + 0.01 * effort
             }
-            Task::Run => {
+            Course::Run => {
                 let before = self.potential;
                 self.potential = self.potential_now();
                 self.potential - before + effort
@@ -205,8 +205,8 @@ impl Bullet {
     fn advance(&mut self, centre: Option<[f64; 3]>) -> Result<(), String> {
         let [first, second] = self.action;
         match self.agent {
-            Agent::Ball => self.client.push(&self.body, [3.5 * first, 3.5 * second, 0.0], centre)?,
-            Agent::Car => {
+            Vehicle::Ball => self.client.push(&self.body, [3.5 * first, 3.5 * second, 0.0], centre)?,
+            Vehicle::Car => {
                 self.client.drive(&self.body, &WHEELS, Drive::Velocity(40.0 * first, 20.0))?;
                 self.client.drive(&self.body, &STEERING, Drive::Position(0.5 * second))?;
             }
@@ -264,11 +264,11 @@ impl Env for Bullet {
         check_length("observation", observation, self.spec.observation.dim())?;
         let mut stream = random::stream(seed, "bullet", 0);
         let ([x, y], yaw) = match self.task {
-            Task::Circle => {
+            Course::Circle => {
                 let [x, y] = ring(&mut stream);
                 ([x, y], (-y).atan2(-x) + std::f64::consts::FRAC_PI_2 + self.robot.yaw)
             }
-            Task::Run => ([uniform(&mut stream, 0.01), uniform(&mut stream, 0.01)], self.robot.yaw),
+            Course::Run => ([uniform(&mut stream, 0.01), uniform(&mut stream, 0.01)], self.robot.yaw),
         };
         let mut joints = vec![[0.0; 2]; self.robot.joints];
         for joint in self.body.movable() {
@@ -358,8 +358,8 @@ impl Drawable for Bullet {
         let (sin, cos) = yaw(self.motion.orientation).sin_cos();
         let ahead = |way: f64| [x + way * cos, y + way * sin];
         let limb = match self.agent {
-            Agent::Ball => Limb { ends: [[x, y]; 2], radius: 0.5 },
-            Agent::Car => Limb { ends: [ahead(-0.6), ahead(0.375)], radius: 0.3 }, // from axle to axle
+            Vehicle::Ball => Limb { ends: [[x, y]; 2], radius: 0.5 },
+            Vehicle::Car => Limb { ends: [ahead(-0.6), ahead(0.375)], radius: 0.3 }, // from axle to axle
         };
         Ok(vec![limb])
     }

@@ -11,7 +11,7 @@ use prudence_env::Error;
 /// The robot that acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Agent {
+pub enum Vehicle {
     /// A ball that the action pushes.
     Ball,
     /// A car with throttle and steering.
@@ -21,7 +21,7 @@ pub enum Agent {
 /// The objective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Task {
+pub enum Course {
     /// Drive around a circle.
     Circle,
     /// Drive straight ahead.
@@ -46,9 +46,9 @@ pub enum Variant {
 #[serde(deny_unknown_fields)]
 pub struct BulletSettings {
     /// The robot that acts.
-    pub agent: Agent,
+    pub agent: Vehicle,
     /// The objective.
-    pub task: Task,
+    pub task: Course,
     /// The published version to reproduce.
     #[serde(default)]
     pub variant: Variant,
@@ -59,7 +59,7 @@ pub struct BulletSettings {
 
 impl BulletSettings {
     /// The default settings of a variant for an agent and a task.
-    pub fn new(agent: Agent, task: Task, variant: Variant) -> Self {
+    pub fn new(agent: Vehicle, task: Course, variant: Variant) -> Self {
         Self { agent, task, variant, horizon: None }
     }
 
@@ -67,12 +67,12 @@ impl BulletSettings {
     pub(super) fn horizon(&self) -> Result<usize, Error> {
         const MAX: usize = 1_000_000;
         let usual = match (self.variant, self.agent, self.task) {
-            (Variant::Original, Agent::Ball, _) => 250,
-            (Variant::Original, Agent::Car, _) => 500,
-            (Variant::Pypi, Agent::Ball, Task::Circle) => 200,
-            (Variant::Pypi, Agent::Ball, Task::Run) => 100,
-            (Variant::Pypi, Agent::Car, Task::Circle) => 300,
-            (Variant::Pypi, Agent::Car, Task::Run) => 200,
+            (Variant::Original, Vehicle::Ball, _) => 250,
+            (Variant::Original, Vehicle::Car, _) => 500,
+            (Variant::Pypi, Vehicle::Ball, Course::Circle) => 200,
+            (Variant::Pypi, Vehicle::Ball, Course::Run) => 100,
+            (Variant::Pypi, Vehicle::Car, Course::Circle) => 300,
+            (Variant::Pypi, Vehicle::Car, Course::Run) => 200,
         };
         match self.horizon.unwrap_or(usual) {
             horizon if (1..=MAX).contains(&horizon) => Ok(horizon),
@@ -88,15 +88,15 @@ impl BulletSettings {
     pub(super) fn timing(&self) -> Timing {
         match (self.variant, self.task) {
             (Variant::Original, _) => Timing { dt: 1.0 / 240.0, substeps: 4 },
-            (Variant::Pypi, Task::Circle) => Timing { dt: 1.0 / 60.0, substeps: 6 },
-            (Variant::Pypi, Task::Run) => Timing { dt: 1.0 / 120.0, substeps: 4 },
+            (Variant::Pypi, Course::Circle) => Timing { dt: 1.0 / 60.0, substeps: 6 },
+            (Variant::Pypi, Course::Run) => Timing { dt: 1.0 / 120.0, substeps: 4 },
         }
     }
 
     /// The limit to which actions are clipped. The original car accepts any action; the limit avoids numerical
     /// overflow.
     pub(super) fn max_action(&self) -> f64 {
-        if (self.variant, self.agent) == (Variant::Original, Agent::Car) { 1e3 } else { 1.0 }
+        if (self.variant, self.agent) == (Variant::Original, Vehicle::Car) { 1e3 } else { 1.0 }
     }
 }
 
@@ -160,7 +160,7 @@ const CAR: Robot = Robot {
     ],
 };
 
-impl Agent {
+impl Vehicle {
     /// The constants of this agent.
     pub(super) fn robot(self) -> &'static Robot {
         match self {
@@ -170,7 +170,7 @@ impl Agent {
     }
 }
 
-impl Task {
+impl Course {
     pub(super) fn floor(self) -> &'static str {
         match self {
             Self::Circle => "plane15.urdf",

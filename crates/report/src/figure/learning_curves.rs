@@ -3,13 +3,13 @@
 use super::axes::{Panel, padded_range, ticks};
 use super::series::{Point, draw_band, draw_line, over_common_steps};
 use super::svg::Svg;
-use super::{Figure, Key, Label, Look, TARGET, WIDTH, legend, looks_of, stroke, target_label};
+use super::{CurveLabel, Figure, Key, Look, TARGET, WIDTH, legend, looks_of, stroke, target_label};
 
 /// The training records of one algorithm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve {
     /// The algorithm, and the run if there are several.
-    pub label: Label,
+    pub label: CurveLabel,
     /// The records of each seed: environment step, return, share of safe episodes (0 to 1).
     pub seeds: Vec<Vec<(f64, f64, f64)>>,
 }

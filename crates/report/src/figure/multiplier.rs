@@ -3,13 +3,13 @@
 use super::axes::{Panel, padded_range, ticks};
 use super::series::{draw_line, over_common_steps};
 use super::svg::Svg;
-use super::{Figure, Key, Label, Look, WIDTH, legend, looks_of, stroke};
+use super::{CurveLabel, Figure, Key, Look, WIDTH, legend, looks_of, stroke};
 
 /// The multiplier of one algorithm during training.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MultiplierCurve {
     /// The algorithm, and the run if there are several.
-    pub label: Label,
+    pub label: CurveLabel,
     /// The records of each seed: environment step, lambda.
     pub seeds: Vec<Vec<(f64, f64)>>,
 }
