@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// let settings = FitSettings { ensemble: 3, steps: 12_000, ..FitSettings::default() };
 /// settings.check()?;
-/// let wrong = FitSettings { held_out: 0.0, ..settings };
-/// assert_eq!(wrong.check().unwrap_err().to_string(), "safety.held_out = 0: must be above 0 and below 1");
+/// let wrong = FitSettings { steps: 0, ..settings };
+/// assert_eq!(wrong.check().unwrap_err().to_string(), "safety.steps = 0: must be 1 or more");
 /// # Ok::<(), prudence_core::SettingError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
