@@ -21,6 +21,23 @@ use crate::threads::Threads;
 const TEST_STARTS: u64 = 0;
 
 /// A test episode with its judgement.
+///
+/// ```
+/// use prudence_agent::evaluate::TestEpisode;
+/// use prudence_data::{Episode, Rule};
+///
+/// let rule = Rule::parse("count(hot) <= 1", &["hot"])?;
+/// let episode = Episode {
+///     observations: vec![0.0; 5],
+///     actions: vec![0.0; 4],
+///     rewards: vec![1.0; 4],
+///     signals: vec![1.0, 0.0, 1.0, 0.0],
+///     ..Episode::new(1, 1)
+/// };
+/// let test = TestEpisode::new(episode, vec![0.0], Vec::new(), &rule);
+/// assert_eq!((test.safe, test.total_reward, test.steps_kept), (false, 4.0, 0.5));
+/// # Ok::<(), prudence_data::RuleError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct TestEpisode {
     /// The trajectory.

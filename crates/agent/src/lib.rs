@@ -24,6 +24,13 @@ pub use settings::{AgentSettings, Algorithm, MultiplierSettings, TrainSettings};
 pub use threads::Threads;
 
 /// What can go wrong while training.
+///
+/// ```
+/// use prudence_agent::{Algorithm, Error};
+///
+/// let error = Error::NoSafetyModel { algorithm: Algorithm::SafesacH };
+/// assert_eq!(error.to_string(), "safesac-h needs a safety model");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

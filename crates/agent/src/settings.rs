@@ -6,6 +6,16 @@ use prudence_nn::work::LogStd;
 use serde::{Deserialize, Serialize};
 
 /// The four algorithms. They differ in two switches: [`Algorithm::history`] and [`Algorithm::constraint`].
+///
+/// ```
+/// use prudence_agent::Algorithm;
+/// use prudence_agent::settings::Constraint;
+///
+/// let algorithm = Algorithm::SafesacNoh;
+/// assert_eq!(algorithm.name(), "safesac-noh");
+/// assert!(!algorithm.history());
+/// assert_eq!(algorithm.constraint(), Some(Constraint::LowerBound));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
@@ -20,6 +30,14 @@ pub enum Algorithm {
 }
 
 /// The constraint that the multiplier enforces.
+///
+/// ```
+/// use prudence_agent::Algorithm;
+/// use prudence_agent::settings::Constraint;
+///
+/// assert_eq!(Algorithm::Sac.constraint(), None);
+/// assert_eq!(Algorithm::SafesacNonlb.constraint(), Some(Constraint::Original));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// `E[sum log P] >= log d`, which implies the original constraint by Jensen's inequality.
@@ -58,6 +76,15 @@ impl Algorithm {
 }
 
 /// The settings of a training, by section.
+///
+/// ```
+/// use prudence_agent::settings::{TrainSettings, TrainingSettings};
+///
+/// let train = TrainSettings { steps: 40_000, ..TrainSettings::default() };
+/// let settings = TrainingSettings { train, ..TrainingSettings::default() };
+/// settings.check()?;
+/// # Ok::<(), prudence_core::SettingError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingSettings {
@@ -70,6 +97,16 @@ pub struct TrainingSettings {
 }
 
 /// Networks and their optimisation: section `[agent]`.
+///
+/// ```
+/// use prudence_agent::AgentSettings;
+///
+/// let settings = AgentSettings { hidden: vec![64, 64], batch: 128, ..AgentSettings::default() };
+/// settings.check()?;
+/// let wrong = AgentSettings { discount: 1.5, ..settings };
+/// assert_eq!(wrong.check().unwrap_err().to_string(), "agent.discount = 1.5: must lie in [0, 1]");
+/// # Ok::<(), prudence_core::SettingError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentSettings {
@@ -167,6 +204,16 @@ impl AgentSettings {
 }
 
 /// The multiplier lambda: section `[multiplier]`.
+///
+/// ```
+/// use prudence_agent::MultiplierSettings;
+///
+/// let settings = MultiplierSettings { target: 0.85, ..MultiplierSettings::default() };
+/// settings.check()?;
+/// let wrong = MultiplierSettings { target: 85.0, ..settings }; // a share, not a percentage
+/// assert_eq!(wrong.check().unwrap_err().key, "multiplier.target");
+/// # Ok::<(), prudence_core::SettingError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MultiplierSettings {
@@ -241,6 +288,16 @@ impl ReplayPlace {
 }
 
 /// The training loop: section `[train]`.
+///
+/// ```
+/// use prudence_agent::TrainSettings;
+///
+/// let settings = TrainSettings { steps: 40_000, random_steps: 4_000, ..TrainSettings::default() };
+/// settings.check()?;
+/// let wrong = TrainSettings { record_every: 0, ..settings };
+/// assert_eq!(wrong.check().unwrap_err().to_string(), "train.record_every = 0: must be 1 or more");
+/// # Ok::<(), prudence_core::SettingError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainSettings {

@@ -74,7 +74,7 @@ pub enum Command {
         prudence rollout navigation --actions a.csv --out steps.jsonl\n  \
         prudence rollout --agent runs/hopper-1/round-2/safesac-h/seed-0 \\\n    --render hop.gif")]
     Rollout(RolloutArgs),
-    /// Look at stored episodes: summaries, single episodes, damage
+    /// Inspect stored episodes, or check files for damage
     #[command(subcommand)]
     #[command(after_help = "Examples:\n  prudence data info episodes\n  prudence data check runs/navigation-1\n  \
         prudence data show episodes/episodes-seed-0 --episode 7")]
@@ -98,7 +98,7 @@ pub enum Command {
     #[command(after_help = "Examples:\n  prudence rddl check domain.rddl instance.rddl\n  \
         prudence rddl simulate domain.rddl instance.rddl --steps 50")]
     Rddl(RddlCommand),
-    /// Measure the speed of updates, fitting, acting or an environment
+    /// Measure the speed of updates, fitting, acting, training or an environment
     #[command(subcommand)]
     #[command(after_help = "Examples:\n  prudence bench update\n  prudence bench env --task hvac")]
     Bench(BenchCommand),
@@ -137,7 +137,7 @@ pub struct Common {
     /// Print only errors to stderr
     #[arg(long, short)]
     pub quiet: bool,
-    /// How many agents are trained or tested in parallel [default: the number of cores]
+    /// The number of CPU threads [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
 }
@@ -145,7 +145,7 @@ pub struct Common {
 /// Where networks are trained.
 #[derive(Args)]
 pub struct OnDevice {
-    /// Train agents and fit models on the CPU, on an NVIDIA card, or on the card if there is one
+    /// Where agents are trained and models fitted: on the CPU, on an NVIDIA card, or (auto) on the card if there is one
     #[arg(long, value_enum, default_value_t)]
     pub device: Device,
 }
@@ -170,7 +170,7 @@ impl Device {
     }
 }
 
-/// The precision of products on a graphics card.
+/// The precision of matrix products on a graphics card.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum PrecisionName {
     Fp32,
@@ -233,7 +233,7 @@ pub struct RunArgs {
     /// Test episodes per seed
     #[arg(long, value_name = "N")]
     pub episodes: Option<u64>,
-    /// Further rounds with the agents' own episodes; 0 is the paper's recipe
+    /// Further rounds that add the agents' own episodes to the data; 0 is the paper's procedure
     #[arg(long, value_name = "R")]
     pub rounds: Option<usize>,
     #[command(flatten)]
@@ -375,7 +375,7 @@ pub struct EvalArgs {
     /// Sample actions from the policy instead of taking its mode
     #[arg(long)]
     pub sampled: bool,
-    /// Judge the same episodes by this rule, too (repeatable)
+    /// Also judge the same episodes by this rule (repeatable)
     #[arg(long, value_name = "EXPR")]
     pub rule: Vec<String>,
     /// The number of the first test episode, which determines the starts
@@ -484,13 +484,13 @@ pub enum DataCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Verify the hash and the content of every file below a folder
+    /// Verify the hash and the content of every file in a folder and its subfolders
     ///
     /// Checks stores, labels, models, policies, checkpoints, records and settings. The exit code is 2 if a file is
     /// damaged.
     #[command(after_help = "Example:\n  prudence data check runs/navigation-1")]
     Check {
-        /// A store, a run, or any folder above them
+        /// A store, a run, or any folder that contains them
         dir: PathBuf,
         /// Print as JSON
         #[arg(long)]
@@ -499,12 +499,13 @@ pub enum DataCommand {
     /// Show one episode as a table, or draw it
     ///
     /// The table has one row per step: the observation before it, the action, the reward, and the signals after it. With
-    /// --out FILE.svg the signals are drawn over time, with the blame of a safety model below them; with FILE.gif or
-    /// FILE.png the recorded actions are played again in the environment of the run and its body is drawn.
+    /// --out FILE.svg the signals are drawn over time and, below them, the blame that a safety model (--safety) puts on
+    /// each step. With FILE.gif or FILE.png the recorded actions are replayed in the run's environment, and the agent's
+    /// body is drawn.
     #[command(after_help = "Examples:\n  prudence data show episodes/episodes-seed-0 --episode 7\n  \
         prudence data show episodes/episodes-seed-0 --episode 7 --safety model \\\n    --out signals.svg")]
     Show {
-        /// A store
+        /// The folder of a store
         store: PathBuf,
         /// The number of the episode
         #[arg(long, value_name = "N", default_value_t = 0)]
@@ -590,10 +591,10 @@ pub struct SimulateArgs {
     /// The seed of all random draws
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
-    /// The actions: one JSON object per step, from ground names to values [default: the actions' defaults]
+    /// The actions: one JSON object per step, from ground names to values [default: every action has its default value]
     #[arg(long, value_name = "FILE.jsonl")]
     pub actions: Option<PathBuf>,
-    /// Take every draw, by its key, from this list of uniform numbers, one per line
+    /// Take all random draws from this file of uniform numbers, one per line; the key of a draw selects the number
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "no_noise"])]
     pub uniforms: Option<PathBuf>,
     /// Replace every Normal by its mean; an error for domains with other distributions
@@ -627,10 +628,10 @@ pub enum BenchCommand {
         /// Agents per thread
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
         population: u64,
-        /// Measure the CPU, an NVIDIA card, or the card if there is one
+        /// What is measured: the CPU, an NVIDIA card, or (auto) the card if there is one
         #[arg(long, value_enum, default_value_t)]
         device: Device,
-        /// The precision of products on a graphics card
+        /// The precision of matrix products on a graphics card
         #[arg(long, value_enum, default_value = "tf32")]
         precision: PrecisionName,
         #[command(flatten)]
@@ -669,10 +670,10 @@ pub enum BenchCommand {
         /// Models fitted at the same time
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
         models: u64,
-        /// Steps of the fit before the measurement starts
+        /// Gradient steps before the measurement starts
         #[arg(long, default_value_t = 3)]
         warm_steps: u64,
-        /// Measure the CPU, an NVIDIA card, or the card if there is one
+        /// What is measured: the CPU, an NVIDIA card, or (auto) the card if there is one
         #[arg(long, value_enum, default_value_t)]
         device: Device,
         #[command(flatten)]
@@ -690,13 +691,13 @@ pub enum BenchCommand {
         /// Agents that act at the same time
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
         population: u64,
-        /// Measure the CPU, an NVIDIA card, or the card if there is one
+        /// What is measured: the CPU, an NVIDIA card, or (auto) the card if there is one
         #[arg(long, value_enum, default_value_t)]
         device: Device,
         #[command(flatten)]
         measure: Measure,
     },
-    /// A step of a population in training: acting, environments, scoring and updates
+    /// One training step of a population: acting, environments, scoring and updates
     #[command(after_help = "Example:\n  prudence bench train --task half-cheetah --population 40 --device cuda")]
     Train {
         /// The name of a task or the path of a task file
@@ -714,10 +715,10 @@ pub enum BenchCommand {
         /// Agents that train in lockstep
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
         population: u64,
-        /// Measure the CPU, an NVIDIA card, or the card if there is one
+        /// What is measured: the CPU, an NVIDIA card, or (auto) the card if there is one
         #[arg(long, value_enum, default_value_t)]
         device: Device,
-        /// Threads in which environments step beside a graphics card [default: the number of cores]
+        /// Threads that step the environments when the agents are on a graphics card [default: the number of cores]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
         threads: Option<u16>,
         #[command(flatten)]
@@ -728,7 +729,7 @@ pub enum BenchCommand {
 /// How a benchmark measures and prints.
 #[derive(Args)]
 pub struct Measure {
-    /// Seconds to measure for, about
+    /// Approximate duration of the measurement in seconds
     #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = positive)]
     pub seconds: f64,
     /// Print as JSON

@@ -6,7 +6,7 @@ macro_rules! println {
     ($($text:tt)*) => { $crate::print(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-/// Like std's, but ignores that nobody reads stderr any more: a training must not die of that.
+/// Like std's, but ignores a closed stderr: training must not end because nobody reads its messages.
 macro_rules! eprintln {
     ($($text:tt)*) => { $crate::complain(format_args!("{}\n", format_args!($($text)*))) };
 }

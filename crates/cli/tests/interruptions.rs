@@ -174,9 +174,9 @@ fn a_termination_signal_ends_an_evaluation() {
     assert!(!String::from_utf8_lossy(&output.stderr).contains("resume"), "there is nothing to continue");
 }
 
-/// A training must not end because the reader of its messages did.
+/// Training must not end because the reader of its messages has ended.
 #[test]
-fn a_run_whose_messages_nobody_reads_goes_on() {
+fn a_run_continues_if_nobody_reads_its_messages() {
     let dir = tempfile::tempdir().unwrap();
     let (loud, whole) = (dir.path().join("loud"), undisturbed(dir.path()).0);
     let mut command = start(&loud);

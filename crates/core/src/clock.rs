@@ -4,6 +4,13 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Measures the time since it was started.
+///
+/// ```
+/// let watch = prudence_core::clock::Stopwatch::start();
+/// let sum: u64 = (1..=1000).sum();
+/// println!("{sum} after {:.6} s", watch.seconds());
+/// assert!(watch.seconds() >= 0.0);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 

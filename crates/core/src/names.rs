@@ -1,6 +1,13 @@
 //! Names that were mistyped.
 
 /// The name closest to `given`, if it is close enough to be a typo.
+///
+/// ```
+/// use prudence_core::nearest;
+///
+/// assert_eq!(nearest("navigatoin", ["navigation", "hvac"]), Some("navigation"));
+/// assert_eq!(nearest("chess", ["navigation", "hvac"]), None);
+/// ```
 pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distances = names.into_iter().map(|name| (edits(given, name), name));
     distances.min().filter(|(distance, name)| *distance <= 1 + name.len() / 4).map(|(_, name)| name)

@@ -11,6 +11,16 @@ use std::convert::Infallible;
 use rand_core::TryRng;
 
 /// The stream for `(seed, purpose, index)`, from its beginning.
+///
+/// ```
+/// use prudence_core::random::stream;
+/// use rand::RngExt as _;
+///
+/// let mut wind = stream(0, "wind", 7); // of seed 0, the stream for episode 7
+/// let gust: f64 = wind.random_range(-1.0..1.0);
+/// assert_eq!(stream(0, "wind", 7).random_range(-1.0..1.0), gust);
+/// assert_ne!(stream(0, "wind", 8).random_range(-1.0..1.0), gust);
+/// ```
 pub fn stream(seed: u64, purpose: &str, index: u64) -> Stream {
     Stream::new(StreamId::new(seed, purpose, index))
 }
@@ -31,7 +41,7 @@ pub struct StreamId {
 /// Words in a block.
 const BLOCK: usize = 4;
 
-/// How many blocks hold so many elements.
+/// The number of blocks that hold this number of elements.
 pub fn blocks(elements: usize) -> u64 {
     elements.div_ceil(BLOCK) as u64
 }
@@ -254,12 +264,12 @@ impl Stream {
         self.id
     }
 
-    /// How many words have been drawn.
+    /// The number of words that have been drawn.
     pub fn position(&self) -> u64 {
         (self.next_block * BLOCK as u64 + self.at as u64) - GROUP as u64
     }
 
-    /// The stream after so many words.
+    /// The stream after `position` words have been drawn from it.
     pub fn at(id: StreamId, position: u64) -> Self {
         let (group, at) = (position / GROUP as u64, (position % GROUP as u64) as usize);
         let mut stream = Self { id, next_block: group * blocks(GROUP), words: [0; GROUP], at: GROUP };

@@ -3,6 +3,18 @@
 use serde::{Deserialize, Serialize};
 
 /// The plane in which a task's paths are drawn.
+///
+/// ```
+/// use prudence_core::{Scene, Zone};
+///
+/// let scene = Scene {
+///     axes: ["x".into(), "y".into()], // names of signals
+///     bounds: [0.0, 10.0, 0.0, 10.0],
+///     zones: vec![Zone::Disc([5.3, 5.9], 1.5)],
+///     marks: vec![("start".into(), [1.0, 1.0]), ("goal".into(), [8.0, 9.0])],
+/// };
+/// assert_eq!(scene.axes, ["x", "y"]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scene {
@@ -19,6 +31,16 @@ pub struct Scene {
 }
 
 /// A marked area of a [`Scene`].
+///
+/// ```
+/// use prudence_core::Zone;
+///
+/// let area = |zone| match zone {
+///     Zone::Rectangle([left, right, bottom, top]) => (right - left) * (top - bottom),
+///     Zone::Disc(_, radius) => std::f64::consts::PI * radius * radius,
+/// };
+/// assert_eq!(area(Zone::Rectangle([0.0, 10.0, 2.0, 3.0])), 10.0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Zone {
@@ -29,6 +51,14 @@ pub enum Zone {
 }
 
 /// A part of a body, as a capsule: all points within `radius` of the line segment between its ends.
+///
+/// ```
+/// use prudence_core::Limb;
+///
+/// let leg = Limb { ends: [[0.0, 0.0], [0.0, 0.5]], radius: 0.05 }; // from the foot to the hip
+/// let [foot, hip] = leg.ends;
+/// assert_eq!(hip[1] - foot[1], 0.5);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limb {
     /// The ends of the line segment; both are the same for a disc.

@@ -1,6 +1,14 @@
 //! The error for a setting that is out of range.
 
 /// A setting whose value is not accepted.
+///
+/// ```
+/// use prudence_core::SettingError;
+///
+/// let steps = 0;
+/// let error = SettingError::unless(steps > 0, "train.steps", &steps, "must be 1 or more").unwrap_err();
+/// assert_eq!(error.to_string(), "train.steps = 0: must be 1 or more");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key} = {value}: {expected}")]
 pub struct SettingError {

@@ -1,6 +1,15 @@
 //! The spaces of an environment.
 
 /// A product of closed intervals; a missing bound is infinite.
+///
+/// ```
+/// use prudence_core::BoxSpace;
+///
+/// let space = BoxSpace::uniform(2, -1.0, 1.0); // two dimensions, each from -1 to 1
+/// assert_eq!((space.dim(), space.high[1]), (2, 1.0));
+/// let half_bounded = BoxSpace { low: vec![0.0], high: vec![f64::INFINITY] };
+/// assert_eq!(half_bounded.dim(), 1);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxSpace {
     /// `[dim]`
@@ -27,6 +36,18 @@ impl BoxSpace {
 }
 
 /// The fixed description of an environment.
+///
+/// ```
+/// use prudence_core::{BoxSpace, Spec};
+///
+/// let spec = Spec {
+///     observation: BoxSpace::uniform(1, 0.0, 20.0),
+///     action: BoxSpace::uniform(1, 0.0, 1.0),
+///     signals: vec!["speed".into()], // for rules; the agent does not see it
+///     horizon: 20,
+/// };
+/// assert_eq!((spec.observation.dim(), spec.action.dim()), (1, 1));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     /// The space observations lie in.

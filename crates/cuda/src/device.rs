@@ -10,7 +10,7 @@ use crate::arguments as args;
 use crate::memory::Array;
 use crate::queue::{Graph, Launch, Queue};
 
-/// A graphics card, with a queue of its own.
+/// A graphics card with its own queue.
 #[derive(Clone)]
 pub struct Cuda {
     queue: Arc<dyn Queue>,

@@ -6,6 +6,20 @@ use std::ops::Range;
 use crate::Error;
 
 /// A complete trajectory of T steps. It never changes once it is stored; its labels are kept in the label log.
+///
+/// ```
+/// use prudence_data::Episode;
+///
+/// let episode = Episode {
+///     observations: vec![0.0, 0.5, 1.5], // after the reset and after each of the two steps
+///     actions: vec![0.5, 1.0],
+///     rewards: vec![0.5, 1.0],
+///     signals: vec![0.5, 1.0], // a single signal, the speed
+///     ..Episode::new(1, 1)
+/// };
+/// assert_eq!((episode.len(), episode.total_reward()), (2, 1.5));
+/// assert_eq!(episode.observation(2), [1.5]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Episode {
     /// The number of values in an observation.

@@ -3,6 +3,13 @@
 use std::path::{Path, PathBuf};
 
 /// An error of the store, the label log or the files under them.
+///
+/// ```
+/// use prudence_data::{Error, Store};
+///
+/// let error: Error = Store::open("no-such-folder".as_ref()).unwrap_err();
+/// assert!(error.to_string().starts_with("no-such-folder"));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -3,8 +3,19 @@
 //! A whole file is written under a temporary name, synced and renamed into place. A log (JSON lines) only grows; a
 //! crash can leave an incomplete last line, which is reported, never used, and removed by the next append.
 //!
-//! JSON documents carry a BLAKE3 hash of their content, and each line of a log a check of its own, so that a damaged file
-//! is noticed when it is read. Both are over the parsed values: a change that leaves those alone changes nothing.
+//! JSON documents carry a BLAKE3 hash of their content, and each line of a log has its own checksum, so that a damaged file
+//! is noticed when it is read. Both are computed from the parsed values, so a change of the formatting alone does not count.
+//!
+//! ```
+//! use prudence_data::files;
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("counts.json");
+//! files::write_json(&path, &serde_json::json!({ "episodes": 10 }))?; // atomically, with a hash
+//! let counts: serde_json::Value = files::read_json(&path, 1 << 20)?; // at most 1 MiB; the hash is verified
+//! assert_eq!(counts["episodes"], 10);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![expect(clippy::disallowed_methods, reason = "this is the module that the lint points to")]
 
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -14,6 +14,22 @@ use crate::files::{self, Lines};
 const MAX_LOG_BYTES: u64 = 1 << 32;
 
 /// A verdict on the steps `start..end` of an episode.
+///
+/// ```
+/// use prudence_data::Label;
+///
+/// let label = Label {
+///     episode: 7,
+///     start: 0,
+///     end: 20,
+///     safe: false,
+///     at: Some(12), // the step that broke the rule
+///     by: "Ada".into(),
+///     when: "2026-11-16T08:30:00Z".into(),
+/// };
+/// assert!(serde_json::to_string(&label)?.starts_with(r#"{"episode":7,"start":0,"end":20,"safe":false,"at":12"#));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Label {
@@ -78,6 +94,21 @@ pub fn latest(labels: &[Label]) -> Vec<&Label> {
 }
 
 /// The append-only log of labels: JSON lines, in the order in which they were given.
+///
+/// ```
+/// use prudence_data::{Label, LabelLog, latest};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("labels.jsonl");
+/// # let (by, when) = (String::from("Ada"), String::from("2026-11-16T08:30:00Z"));
+/// let mut log = LabelLog::open(&path)?; // a missing file is an empty log
+/// let label = Label { episode: 7, start: 0, end: 20, safe: false, at: None, by, when };
+/// log.append(&[label.clone()])?;
+/// log.append(&[Label { safe: true, ..label }])?; // a later verdict on the same steps
+/// assert_eq!(log.labels().len(), 2);
+/// assert!(latest(log.labels())[0].safe);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct LabelLog {
     path: PathBuf,

@@ -10,6 +10,15 @@ const MAX_DIM: usize = 1 << 16;
 const MAX_SIGNALS: usize = 1024;
 
 /// The task and the shapes that all episodes of a store share.
+///
+/// ```
+/// use prudence_data::Schema;
+///
+/// let schema = Schema { task: "runner".into(), observation_dim: 1, action_dim: 1, signals: vec!["speed".into()] };
+/// let json = serde_json::to_value(&schema)?; // as in a store's `store.json`
+/// assert_eq!(json["signals"][0], "speed");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schema {

@@ -23,6 +23,25 @@ const MAX_SCHEMA_BYTES: u64 = 1 << 20;
 const MAX_INDEX_BYTES: u64 = 1 << 28;
 
 /// An open trajectory store: its schema and index are in memory, its episodes on disk.
+///
+/// ```
+/// use prudence_data::{Episode, Schema, Store};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("episodes");
+/// let schema = Schema { task: "runner".into(), observation_dim: 1, action_dim: 1, signals: vec!["speed".into()] };
+/// let episode = Episode {
+///     observations: vec![0.0, 0.5],
+///     actions: vec![0.5],
+///     rewards: vec![0.5],
+///     signals: vec![0.5],
+///     ..Episode::new(1, 1)
+/// };
+/// let mut store = Store::create(&path, schema)?;
+/// assert_eq!(store.append(&[episode.clone()])?, 0..1); // the numbers of the new episodes
+/// assert_eq!(Store::open(&path)?.read(0..1)?, [episode]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Store {
     dir: PathBuf,

@@ -2,6 +2,15 @@
 //!
 //! [`check`] drives new environments with random actions and returns a description of the first promise that is broken.
 //! Comparisons are bit for bit, except after setting a state, which may not hold all that a simulator keeps internally.
+//!
+//! ```
+//! use prudence_env::conformance::{Chance, check};
+//! use prudence_env::rddl::{Rddl, RddlSettings};
+//!
+//! let make = || Rddl::new(&RddlSettings::builtin("navigation")).unwrap();
+//! check(&|| Box::new(make()), Chance::Steps)?; // every step of navigation is random
+//! # Ok::<(), String>(())
+//! ```
 
 use std::collections::HashSet;
 

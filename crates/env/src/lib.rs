@@ -18,6 +18,14 @@ use prudence_core::SettingError;
 use serde_json::Value;
 
 /// What one step returns besides the observation.
+///
+/// ```
+/// use prudence_env::Step;
+///
+/// let last = Step { reward: 1.0, terminated: false, truncated: true }; // the horizon was reached
+/// let discount = if last.terminated { 0.0 } else { 0.99 }; // a truncated episode has a value beyond its last step
+/// assert_eq!(discount, 0.99);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// The reward of the step.
@@ -32,6 +40,45 @@ pub struct Step {
 ///
 /// Observations are written into a slice of the caller, so that stepping does not have to allocate. The same seed and
 /// actions give the same bits.
+///
+/// ```
+/// use prudence_env::{BoxSpace, Env, Error, Spec, Step};
+///
+/// /// A walk along a line, rewarded for the distance covered.
+/// struct Walk {
+///     spec: Spec,
+///     position: f64,
+///     steps: usize,
+/// }
+///
+/// impl Env for Walk {
+///     fn spec(&self) -> &Spec {
+///         &self.spec
+///     }
+///
+///     fn reset(&mut self, _seed: u64, observation: &mut [f64]) -> Result<(), Error> {
+///         (self.position, self.steps) = (0.0, 0);
+///         observation[0] = self.position;
+///         Ok(())
+///     }
+///
+///     fn step(&mut self, action: &[f64], observation: &mut [f64]) -> Result<Step, Error> {
+///         let speed = action[0].clamp(0.0, 1.0);
+///         self.position += speed;
+///         self.steps += 1;
+///         observation[0] = self.position;
+///         Ok(Step { reward: speed, terminated: false, truncated: self.steps == self.spec.horizon })
+///     }
+/// }
+///
+/// let (observation, action) = (BoxSpace::unbounded(1), BoxSpace::uniform(1, 0.0, 1.0));
+/// let spec = Spec { observation, action, signals: Vec::new(), horizon: 20 };
+/// let (mut env, mut observation) = (Walk { spec, position: 0.0, steps: 0 }, [0.0]);
+/// env.reset(0, &mut observation)?;
+/// let step = env.step(&[0.5], &mut observation)?;
+/// assert_eq!((step.reward, observation), (0.5, [0.5]));
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Env: Send {
     /// The spaces, the signals and the horizon; they never change.
     fn spec(&self) -> &Spec;
@@ -78,6 +125,19 @@ pub trait Env: Send {
 }
 
 /// An environment whose state people and scripts can read and set.
+///
+/// ```
+/// use prudence_env::Env;
+/// use prudence_env::rddl::{Rddl, RddlSettings};
+///
+/// let mut env = Rddl::new(&RddlSettings::builtin("navigation"))?;
+/// let mut observation = [0.0; 2];
+/// env.reset(0, &mut observation)?;
+/// let state = serde_json::json!({ "location___x": 2.0, "location___y": 3.0 });
+/// env.settable().expect("a state of RDDL can be set").set_state(&state, &mut observation)?;
+/// assert_eq!(observation, [2.0, 3.0]);
+/// # Ok::<(), prudence_env::Error>(())
+/// ```
 pub trait Settable {
     /// The state as people and scripts write it.
     fn state(&self) -> Value;
@@ -88,6 +148,22 @@ pub trait Settable {
 }
 
 /// An environment whose episodes can be saved and continued elsewhere.
+///
+/// ```
+/// use prudence_env::Env;
+/// use prudence_env::rddl::{Rddl, RddlSettings};
+///
+/// let mut env = Rddl::new(&RddlSettings::builtin("navigation"))?;
+/// let mut observation = [0.0; 2];
+/// env.reset(0, &mut observation)?;
+/// let snapshot = env.snapshots().expect("RDDL makes snapshots").snapshot();
+/// env.step(&[1.0, 0.0], &mut observation)?;
+/// let first = observation;
+/// env.snapshots().expect("RDDL makes snapshots").restore(&snapshot, &mut observation)?;
+/// env.step(&[1.0, 0.0], &mut observation)?;
+/// assert_eq!(observation, first); // the same bits, noise included
+/// # Ok::<(), prudence_env::Error>(())
+/// ```
 pub trait Snapshots {
     /// Everything that the next steps depend on, as bytes.
     fn snapshot(&self) -> Vec<u8>;
@@ -97,6 +173,19 @@ pub trait Snapshots {
 }
 
 /// An environment that can be drawn.
+///
+/// ```
+/// use prudence_env::rddl::{Rddl, RddlSettings};
+/// use prudence_env::{Env, Scene};
+///
+/// let axes = ["location___x".into(), "location___y".into()];
+/// let scene = Scene { axes, bounds: [0.0, 10.0, 0.0, 10.0], ..Scene::default() };
+/// let mut env = Rddl::new(&RddlSettings { scene: Some(scene), ..RddlSettings::builtin("navigation") })?;
+/// env.reset(0, &mut [0.0; 2])?;
+/// let limbs = env.drawable().expect("it has a scene").limbs()?;
+/// assert_eq!(limbs[0].ends, [[1.0, 1.0]; 2]); // a disc at the start
+/// # Ok::<(), prudence_env::Error>(())
+/// ```
 pub trait Drawable {
     /// The plane in which paths are drawn, if the task has one.
     fn scene(&self) -> Option<Scene> {
@@ -109,6 +198,25 @@ pub trait Drawable {
 }
 
 /// An environment whose engine can be stepped on its own.
+///
+/// ```
+/// use prudence_env::BareEngine;
+///
+/// /// An engine that only counts its steps.
+/// struct Counter(u64);
+///
+/// impl BareEngine for Counter {
+///     fn bare_step(&mut self, action: &[f64]) -> bool {
+///         let valid = action.iter().all(|a| a.is_finite());
+///         self.0 += u64::from(valid);
+///         valid
+///     }
+/// }
+///
+/// let mut engine = Counter(0);
+/// assert!(engine.bare_step(&[0.5]) && !engine.bare_step(&[f64::NAN]));
+/// assert_eq!(engine.0, 1);
+/// ```
 pub trait BareEngine {
     /// Steps only the engine and reads nothing back. This ends the episode. Returns false if the engine took no step.
     fn bare_step(&mut self, action: &[f64]) -> bool;
@@ -117,6 +225,16 @@ pub trait BareEngine {
 /// Creates environments of one kind; training and tests each use their own.
 ///
 /// Every function that returns an environment is one: `|| MyEnv::new()`.
+///
+/// ```
+/// use prudence_env::MakeEnv;
+/// use prudence_env::rddl::RddlSettings;
+///
+/// let make: &dyn MakeEnv = &RddlSettings::builtin("navigation");
+/// let (training, test) = (make.make()?, make.make()?); // independent of each other
+/// assert_eq!(training.spec(), test.spec());
+/// # Ok::<(), prudence_env::Error>(())
+/// ```
 pub trait MakeEnv: Send + Sync {
     /// Creates an environment.
     fn make(&self) -> Result<Box<dyn Env>, Error>;
@@ -148,6 +266,16 @@ pub struct FileSetting<'a> {
 }
 
 /// An error of an environment.
+///
+/// ```
+/// use prudence_env::rddl::{Rddl, RddlSettings};
+/// use prudence_env::{Env, Error};
+///
+/// let mut env = Rddl::new(&RddlSettings::builtin("navigation"))?;
+/// let error = env.step(&[0.0, 0.0], &mut [0.0; 2]).unwrap_err(); // without a reset
+/// assert!(matches!(error, Error::Over));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

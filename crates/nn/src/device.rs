@@ -29,6 +29,14 @@ pub enum DeviceError {
 }
 
 /// The precision of large products on a device that has a choice.
+///
+/// ```
+/// use prudence_nn::Precision;
+///
+/// let precision: Precision = serde_json::from_str("\"tf32\"")?; // as the setting `train.precision` spells it
+/// assert_eq!(precision, Precision::Tf32);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -58,8 +66,8 @@ pub trait Device: Clone + Send + Sync + 'static {
     /// would take longer than the step.
     const HOLDS_EPISODES: bool = false;
 
-    /// The same device with a queue of its own, for a population that runs beside others. Whatever was written before is
-    /// visible to it.
+    /// The same device with a separate queue, for a population that runs beside others. Everything written before is visible
+    /// to it.
     fn fork(&self) -> Result<Self, DeviceError> {
         Ok(self.clone())
     }

@@ -81,7 +81,7 @@ fn backward_is_the_gradient_through_time() {
 fn backward_gives_the_gradient_by_the_input() {
     let (weights, x) = (weights(true), input());
     let [_, dx] = gradients(&parameters(), &x, &weights);
-    // Networks that share their input each have a gradient of their own: their sum is what the input's numbers change.
+    // Networks that share their input each have their own gradient with respect to it; the sum is the gradient of the input.
     let each = STEPS * ROWS * net().shape.inputs;
     let summed: Vec<f64> = (0..x.len())
         .map(|i| (0..SHARE).map(|network| dx[(i / each * SHARE + network) * each + i % each]).sum())

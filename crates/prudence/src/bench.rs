@@ -48,6 +48,16 @@ pub struct UpdateBench {
 }
 
 /// What [`update`] measures.
+///
+/// ```no_run
+/// use prudence::bench::{UpdateSizes, update};
+/// use prudence::{Algorithm, DeviceName, Precision};
+///
+/// let sizes = UpdateSizes { algo: Algorithm::SafesacH, hidden: 256, batch: 256, population: 1, threads: 1 };
+/// let measured = update(&sizes, DeviceName::Cpu, Precision::Fp32, 3.0)?; // for about 3 s
+/// println!("{:.0} updates per second", measured.per_second);
+/// # Ok::<(), prudence::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct UpdateSizes {
     /// The algorithm.
@@ -58,7 +68,7 @@ pub struct UpdateSizes {
     pub batch: usize,
     /// Agents per thread.
     pub population: usize,
-    /// The number of threads, each with its own agents; on a card each has a queue of its own.
+    /// The number of threads, each with its own agents; on a card each has its own queue.
     pub threads: usize,
 }
 
@@ -251,13 +261,23 @@ pub struct FitBench {
 }
 
 /// What [`fit`] measures.
+///
+/// ```
+/// use prudence::DeviceName;
+/// use prudence::bench::{FitSizes, fit};
+///
+/// let sizes = FitSizes { batch: 4, steps: 5, models: 1, inputs: (2, 2), warm_steps: 1 };
+/// let measured = fit(&sizes, DeviceName::Cpu, 0.01)?;
+/// println!("{:.3} ms per step of the fit", measured.milliseconds);
+/// # Ok::<(), prudence::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct FitSizes {
     /// Segments per step and model.
     pub batch: usize,
     /// Steps of each segment.
     pub steps: usize,
-    /// Models fitted at the same time, each to segments of its own.
+    /// Models fitted at the same time, each to its own segments.
     pub models: usize,
     /// The widths of observation and action.
     pub inputs: (usize, usize),
@@ -312,6 +332,12 @@ fn fit_on<D: Device>(device: &D, sizes: &FitSizes, seconds: f64) -> Result<FitBe
 }
 
 /// The result of [`act`].
+///
+/// ```
+/// let measured = prudence::bench::act(16, 1, 1, prudence::DeviceName::Cpu, 0.01)?; // 16 units per hidden layer
+/// println!("{:.1} us per step", measured.microseconds);
+/// # Ok::<(), prudence::Error>(())
+/// ```
 #[derive(Clone, Debug, Serialize)]
 pub struct ActBench {
     /// Always `act`.
@@ -385,6 +411,15 @@ fn act_on<D: Device>(
 }
 
 /// The result of [`train`].
+///
+/// ```no_run
+/// use prudence::{Algorithm, DeviceName, Task};
+///
+/// let task = Task::named("navigation")?;
+/// let measured = prudence::bench::train(&task, Algorithm::Sac, 1, DeviceName::Cpu, 0, 3.0)?;
+/// println!("{:.3} ms per step, {:.3} without updates", measured.milliseconds, measured.without_updates);
+/// # Ok::<(), prudence::Error>(())
+/// ```
 #[derive(Clone, Debug, Serialize)]
 pub struct TrainBench {
     /// Always `train`.
@@ -435,6 +470,13 @@ pub fn train(
 }
 
 /// The result of [`env()`].
+///
+/// ```
+/// let mut env = prudence::Task::named("navigation")?.make_env()?;
+/// let measured = prudence::bench::env("navigation", &mut *env, 0.01)?;
+/// println!("{:.0} steps per second", measured.per_second);
+/// # Ok::<(), prudence::Error>(())
+/// ```
 #[derive(Clone, Debug, Serialize)]
 pub struct EnvBench {
     /// Always `env`.

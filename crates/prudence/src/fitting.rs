@@ -269,6 +269,18 @@ pub fn load_model(path: &Path) -> Result<SafetyModel, Error> {
 }
 
 /// Checks that the observations and actions of these stores have the dimensions of the task's.
+///
+/// ```
+/// use prudence::{Schema, Store, Task};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("episodes");
+/// let schema = Schema { task: "runner".into(), observation_dim: 1, action_dim: 1, signals: vec!["speed".into()] };
+/// Store::create(&path, schema)?;
+/// let error = prudence::check_stores(&Task::named("navigation")?, &[path]).unwrap_err();
+/// assert!(error.to_string().contains("have 1 and 1 dimensions"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn check_stores(task: &Task, stores: &[PathBuf]) -> Result<(), Error> {
     let (s, a) = (task.spec().observation.dim(), task.spec().action.dim());
     for dir in stores {

@@ -79,8 +79,8 @@ impl RunFolder {
     }
 
     /// Creates a folder with a task's settings, copies of the files that they name, and the model to start from, and
-    /// locks it. A folder that already exists must be empty, or left behind by a process that was killed in here. The
-    /// task that is returned uses the copies.
+    /// locks it. A folder that already exists must be empty, or left behind by a process that was killed while it
+    /// created this folder. The task that is returned uses the copies.
     pub(crate) fn create(
         root: &Path,
         task: &Task,
@@ -114,8 +114,8 @@ impl RunFolder {
         Ok((folder, task, lock))
     }
 
-    /// Refuses a folder that has anything in it but what a process leaves behind that was killed while it created the same
-    /// folder: the lock, which comes first, and some of these files.
+    /// Refuses a folder that is not empty, unless it holds only what a process leaves behind if it is killed while it
+    /// creates this folder: the lock, which comes first, and some of these files.
     fn check_free(root: &Path, names: &[&str], model: bool) -> Result<(), Error> {
         let relative = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
         let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);

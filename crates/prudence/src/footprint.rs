@@ -123,7 +123,7 @@ pub(crate) fn fit(task: &Task, steps: usize, memory: &Memory) -> Result<(), Erro
 }
 
 impl Memory {
-    /// The share of each of so many.
+    /// The share of each of `parts` equal parts.
     pub(crate) fn divided_by(self, parts: usize) -> Self {
         Self { available: self.available / parts.max(1) as u64, ..self }
     }

@@ -19,6 +19,26 @@ use crate::folder::{RunFolder, origin_of};
 use crate::{Error, Task};
 
 /// The least, the mean and the greatest of some numbers.
+///
+/// ```
+/// use prudence::{StoreInfo, Summary};
+/// # use prudence::{Episode, Schema, Store};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("episodes");
+/// # let schema = Schema { task: "runner".into(), observation_dim: 1, action_dim: 1, signals: vec!["speed".into()] };
+/// # let episode = Episode {
+/// #     observations: vec![0.0, 0.5],
+/// #     actions: vec![0.5],
+/// #     rewards: vec![0.5],
+/// #     signals: vec![0.5],
+/// #     ..Episode::new(1, 1)
+/// # };
+/// # Store::create(&path, schema)?.append(&[episode])?;
+/// let info = StoreInfo::of(&path)?; // of a store with one episode of one step
+/// assert_eq!(info.lengths, Summary { min: 1.0, mean: 1.0, max: 1.0 });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The least.
@@ -131,6 +151,26 @@ fn is_whole(label: &Label, store: &Store) -> bool {
 }
 
 /// One stored episode with everything that is known about it.
+///
+/// ```
+/// use prudence::{Episode, Schema, Store, StoredEpisode};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("episodes");
+/// let schema = Schema { task: "runner".into(), observation_dim: 1, action_dim: 1, signals: vec!["speed".into()] };
+/// let episode = Episode {
+///     observations: vec![0.0, 0.5],
+///     actions: vec![0.5],
+///     rewards: vec![0.5],
+///     signals: vec![0.5],
+///     ..Episode::new(1, 1)
+/// };
+/// Store::create(&path, schema)?.append(&[episode])?;
+/// let stored = StoredEpisode::read(&path, 0, None)?; // without a safety model
+/// assert!(stored.label.is_none() && stored.log_probs.is_empty());
+/// assert!(stored.figure().svg.contains("not labelled"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct StoredEpisode {
     /// Its number in the store.
@@ -180,9 +220,9 @@ impl StoredEpisode {
         figure::signals(&format!("Episode {}, {verdict}", self.number), &drawn)
     }
 
-    /// Plays the recorded actions again, in the environment of the run that the store belongs to, and calls `see` with the
+    /// Replays the recorded actions in the environment of the run that the store belongs to, and calls `see` with the
     /// initial state and after each step. Observations that differ from the recorded ones are an error: the environment
-    /// is another one than that of the recording.
+    /// is not the one that was recorded.
     pub fn replay<E: From<Error>>(
         &self,
         store: &Path,
@@ -209,6 +249,27 @@ impl StoredEpisode {
 }
 
 /// The outcome of checking a file.
+///
+/// ```
+/// # use prudence::{Episode, Schema, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("episodes");
+/// # let schema = Schema { task: "runner".into(), observation_dim: 1, action_dim: 1, signals: vec!["speed".into()] };
+/// # let episode = Episode {
+/// #     observations: vec![0.0, 0.5],
+/// #     actions: vec![0.5],
+/// #     rewards: vec![0.5],
+/// #     signals: vec![0.5],
+/// #     ..Episode::new(1, 1)
+/// # };
+/// # Store::create(&path, schema)?.append(&[episode])?;
+/// std::fs::write(path.join("shard-00000.parquet"), "overwritten by mistake")?;
+/// for file in prudence::check_files(&path)? {
+///     println!("{}: {:?}", file.path.display(), file.problem);
+///     assert!(file.problem.is_some());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct FileCheck {
     /// The file.
@@ -218,6 +279,24 @@ pub struct FileCheck {
 }
 
 /// Verifies every file below a folder whose content prudence depends on: hashes, shapes, labels, completeness.
+///
+/// ```
+/// # use prudence::{Episode, Schema, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("episodes");
+/// # let schema = Schema { task: "runner".into(), observation_dim: 1, action_dim: 1, signals: vec!["speed".into()] };
+/// # let episode = Episode {
+/// #     observations: vec![0.0, 0.5],
+/// #     actions: vec![0.5],
+/// #     rewards: vec![0.5],
+/// #     signals: vec![0.5],
+/// #     ..Episode::new(1, 1)
+/// # };
+/// # Store::create(&path, schema)?.append(&[episode])?;
+/// let checked = prudence::check_files(&path)?;
+/// assert!(checked.iter().all(|file| file.problem.is_none()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn check_files(folder: &Path) -> Result<Vec<FileCheck>, Error> {
     let mut checked = Vec::new();
     let mut folders = vec![folder.to_owned()];

@@ -71,6 +71,17 @@ impl Labelled {
 }
 
 /// Finds the stores in folders: each folder itself, or those directly below it. A folder without a store is an error.
+///
+/// ```
+/// use prudence::{Schema, Store};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let episodes = dir.path().join("episodes");
+/// let schema = Schema { task: "runner".into(), observation_dim: 1, action_dim: 1, signals: vec!["speed".into()] };
+/// Store::create(&episodes.join("mine"), schema)?;
+/// assert_eq!(prudence::stores(&[episodes.clone()])?, [episodes.join("mine")]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn stores(dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     let mut all = Vec::new();
     for dir in dirs {
@@ -89,6 +100,27 @@ pub fn stores(dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// Labels all episodes of the stores in a folder, except those that the same rule has already labelled.
+///
+/// ```
+/// use prudence::Labeller;
+/// # use prudence::{Episode, Schema, Store};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("episodes");
+/// # let schema = Schema { task: "runner".into(), observation_dim: 1, action_dim: 1, signals: vec!["speed".into()] };
+/// # let episode = Episode {
+/// #     observations: vec![0.0, 0.5],
+/// #     actions: vec![0.5],
+/// #     rewards: vec![0.5],
+/// #     signals: vec![0.5],
+/// #     ..Episode::new(1, 1)
+/// # };
+/// # Store::create(&path, schema)?.append(&[episode])?;
+/// let rule = Labeller::Rule { rule: "speed <= 0.4".into(), extra_starts: 0, seed: 0 };
+/// let labelled = prudence::label(&path, &rule)?; // one episode with a speed of 0.5
+/// assert_eq!((labelled.episodes, labelled.safe), (1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn label(dir: &Path, labeller: &Labeller) -> Result<Labelled, Error> {
     let stores = stores(&[dir.to_owned()])?;
     let _locks = lock_around(dir)?;

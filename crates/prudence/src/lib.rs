@@ -26,6 +26,30 @@
 //! assert_eq!(Store::open(&collected.stores[0])?.steps(), 200);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! The whole procedure with one seed, which takes minutes (the example of `docs/safesac.md`):
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use prudence::{Labeller, Session, Task};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let session = Session::new(0)?; // as many threads as there are cores
+//!     let task = Task::named("navigation")?.with(&["run.seeds=1", "run.algo=[\"safesac-h\"]"])?;
+//!
+//!     let collected = prudence::collect(&task, Path::new("episodes"), &session)?;
+//!     let rule = Labeller::Rule { rule: task.settings().rule.clone(), extra_starts: 3, seed: 0 };
+//!     prudence::label(Path::new("episodes"), &rule)?;
+//!     let (model, fitted) = prudence::fit(&task, &collected.stores, Path::new("model"), 0, &session)?;
+//!     println!("the safety model is right on {:.1} % of held-out episodes", 100.0 * fitted.held_out.accuracy);
+//!
+//!     let agents = prudence::train(&task, Some(&model), &collected.stores, Path::new("agent"), &session)?;
+//!     let tests = agents[0].test(&task, 0..100, None)?; // None: the policy's mode
+//!     println!("{} of {} test episodes are safe", tests.iter().filter(|test| test.safe).count(), tests.len());
+//!     Ok(())
+//! }
+//! ```
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod agent;

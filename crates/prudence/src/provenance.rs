@@ -25,7 +25,7 @@ struct Work {
     seconds: f64,
     version: String,
     machine: String,
-    /// The vector extension in use; it changes the speed and no bit of a result.
+    /// The vector extension in use; it affects the speed but not the results.
     vectors: String,
     threads: usize,
 }
@@ -55,7 +55,7 @@ impl Drop for Working<'_> {
             vectors: Vectors::current().name().to_owned(),
             threads: self.threads,
         };
-        // The results do not depend on it, and there is nobody to tell.
+        // The results do not depend on this record, and a destructor cannot return an error.
         let _ = append_json_lines(&self.folder.sessions(), &[work]);
     }
 }

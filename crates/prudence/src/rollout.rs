@@ -38,7 +38,11 @@ pub struct Rollout {
 /// The actions of an episode without an agent, in the environment's units.
 ///
 /// ```
-/// assert_eq!(prudence::Actions::List(vec![vec![0.5]]), prudence::Actions::List(vec![vec![0.5]]));
+/// use prudence::{Actions, Rollout, Task};
+///
+/// let mut rollout = Rollout::with_actions(&Task::named("navigation")?, Actions::Zero, 7, None)?;
+/// assert_eq!(rollout.step()?.expect("Zero and Random never run out of actions").action, [0.0, 0.0]);
+/// # Ok::<(), prudence::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Actions {

@@ -1,4 +1,8 @@
 //! The built-in tasks.
+//!
+//! ```
+//! assert!(prudence::tasks::names().any(|name| name == "navigation"));
+//! ```
 
 /// The names of the tasks and the texts of their task files.
 const TASKS: [(&str, &str); 9] = [

@@ -360,7 +360,7 @@ impl OpenRun {
         self.passed(population.setup().settings.train.record_every) || population.done(agent)
     }
 
-    /// Whether the last episode took the training past a multiple of so many steps.
+    /// Whether the last episode took the training past a multiple of `every` steps.
     fn passed(&self, every: u64) -> bool {
         self.step_before / every != self.step / every
     }

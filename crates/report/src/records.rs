@@ -14,6 +14,16 @@ use crate::statistics::{
 const BOOTSTRAP_SEED: u64 = 0;
 
 /// All results of a run on one task.
+///
+/// ```
+/// use prudence_report::records::Evaluation;
+///
+/// let text = r#"{"task": "hvac", "target": 0.9, "results": [],
+///     "safety_model": {"accuracy": 0.98, "balanced_accuracy": 0.9, "episodes": 100}}"#; // an `evaluation.json`
+/// let evaluation: Evaluation = serde_json::from_str(text)?;
+/// assert_eq!(evaluation.safety_model.held_out.accuracy, 0.98);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// The name of the task.
@@ -33,6 +43,17 @@ pub struct Evaluation {
 }
 
 /// The test episodes of one algorithm, over all seeds.
+///
+/// ```
+/// use prudence_report::records::{AlgoResult, SeedResult};
+///
+/// let seeds = [
+///     SeedResult { seed: 0, returns: vec![1.0, 3.0], safe: vec![true, true] },
+///     SeedResult { seed: 1, returns: vec![4.0, 4.0], safe: vec![true, false] },
+/// ];
+/// let result = AlgoResult::from_seeds("safesac-h", 40_000, &seeds);
+/// assert_eq!((result.safe, result.episodes, result.return_mean), (3, 4, 3.0));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AlgoResult {
     /// `sac`, `safesac-h`, `safesac-noh` or `safesac-nonlb`.
@@ -96,6 +117,17 @@ pub struct AlgoResult {
 pub const ENOUGH_REPLICAS: usize = 5;
 
 /// The results of one algorithm in one replica, an independent repetition of the whole run.
+///
+/// ```
+/// use prudence_report::records::{AlgoResult, SeedResult};
+///
+/// let replica = |returns: Vec<f64>, safe: Vec<bool>| {
+///     AlgoResult::from_seeds("sac", 40_000, &[SeedResult { seed: 0, returns, safe }])
+/// };
+/// let (first, second) = (replica(vec![1.0], vec![true]), replica(vec![3.0], vec![false]));
+/// let pooled = AlgoResult::from_replicas("sac", &[(0, &first), (1, &second)]);
+/// assert_eq!((pooled.safe_share, pooled.per_replica[1].return_mean), (0.5, 3.0));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplicaSummary {
     /// The replica's number, which is its first seed.

@@ -4,6 +4,13 @@ use prudence_nn::weights::{Reader, Writer};
 use prudence_nn::{Bank, DeviceError, Gru, Mlp, Shape, weights};
 
 /// An error about a safety model.
+///
+/// ```
+/// use prudence_safety::{Error, SafetyModel};
+///
+/// let error = SafetyModel::from_bytes(b"not a safety model").unwrap_err();
+/// assert!(matches!(error, Error::Weights(_)));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -132,6 +139,20 @@ impl ModelShape {
 }
 
 /// A recurrent safety model over observations and actions in the environment's units: an ensemble of M members.
+///
+/// ```
+/// use prudence_data::Episode;
+/// use prudence_safety::fit::initial_model;
+/// use prudence_safety::{FitSettings, SafetyModel};
+///
+/// let (observations, actions, rewards) = (vec![0.0, 0.5, 1.0], vec![0.5, 0.5], vec![0.0, 0.0]);
+/// let episodes = [Episode { observations, actions, rewards, ..Episode::new(1, 1) }];
+/// // An untrained model for episodes of two steps; `Fit` trains one.
+/// let model = initial_model(&episodes[..], &[0], [1, 1], 2, &FitSettings::default(), 0)?;
+/// assert_eq!((model.members(), model.memory_width()), (1, 17));
+/// assert_eq!(SafetyModel::from_bytes(&model.to_bytes()?)?, model); // a safetensors file
+/// # Ok::<(), prudence_safety::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct SafetyModel {
     pub(crate) shape: ModelShape,

@@ -10,6 +10,14 @@ use crate::{Error, Scorer};
 
 /// The quality of predictions on labelled episodes. A prediction of P >= 0.5 counts as "safe". A rate without cases is
 /// NaN, and `null` in JSON.
+///
+/// ```
+/// use prudence_safety::Quality;
+///
+/// let predictions = [(0.9f64, true), (0.2, true), (0.1, false), (0.3, false)]; // P(safe) and the label
+/// let quality = Quality::of(&predictions.map(|(p, safe)| (p.ln(), safe)));
+/// assert_eq!((quality.accuracy, quality.safe_called_unsafe, quality.unsafe_called_safe), (0.75, 0.5, 0.0));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
     /// Share of the episodes that are classified correctly.

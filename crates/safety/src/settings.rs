@@ -4,6 +4,16 @@ use prudence_core::SettingError;
 use serde::{Deserialize, Serialize};
 
 /// Section `[safety]` of a task file.
+///
+/// ```
+/// use prudence_safety::FitSettings;
+///
+/// let settings = FitSettings { ensemble: 3, steps: 12_000, ..FitSettings::default() };
+/// settings.check()?;
+/// let wrong = FitSettings { steps: 0, ..settings };
+/// assert_eq!(wrong.check().unwrap_err().to_string(), "safety.steps = 0: must be 1 or more");
+/// # Ok::<(), prudence_core::SettingError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FitSettings {

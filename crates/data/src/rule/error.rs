@@ -6,6 +6,14 @@ use std::ops::Range;
 /// A rule that cannot be parsed: what is wrong, where, and what would be accepted.
 ///
 /// It is displayed with the line of the text and carets under the place.
+///
+/// ```
+/// use prudence_data::Rule;
+///
+/// let error = Rule::parse("count(hto) <= 1", &["hot"]).unwrap_err();
+/// assert_eq!(&error.text[error.span.clone()], "hto");
+/// println!("{error}");
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub struct RuleError {
     /// What is wrong and what would be accepted.

@@ -39,6 +39,15 @@ pub use judge::Judge;
 use program::Node;
 
 /// A parsed rule: the text, and the program that [`Judge`] runs.
+///
+/// ```
+/// use prudence_data::Rule;
+///
+/// let rule = Rule::parse("count(hot) <= 1", &["hot"])?;
+/// assert_eq!(rule.first_violation(&[0.0, 1.0, 0.0, 1.0], 0..4), Some(3)); // the second hot step
+/// assert_eq!(rule.first_violation(&[0.0, 1.0, 0.0, 1.0], 2..4), None); // judged from step 2 on
+/// # Ok::<(), prudence_data::RuleError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Rule {
     text: String,

@@ -248,7 +248,7 @@ mod tests {
         assert!(summary(&evaluation(89, 100))[1].starts_with("The target is missed"));
     }
 
-    /// Of replicas with 10 episodes each, of which so many are safe.
+    /// The evaluation of replicas with 10 episodes each; `safe` holds the number of safe ones in each.
     fn replicas(safe: &[usize]) -> Evaluation {
         let results: Vec<AlgoResult> = safe.iter().map(|safe| evaluation(*safe, 10).results.remove(0)).collect();
         let numbered: Vec<(u64, &AlgoResult)> = (0..).zip(&results).collect();
