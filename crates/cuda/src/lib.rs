@@ -13,6 +13,7 @@ mod arguments;
 mod compiler;
 mod device;
 mod driver;
+mod layers;
 mod memory;
 mod queue;
 mod staging;
