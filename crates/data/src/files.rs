@@ -74,9 +74,9 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
-    let mut file = File::create(&part).map_err(Error::io(&part, "create"))?;
-    file.write_all(bytes).map_err(Error::io(&part, "write"))?;
-    file.sync_all().map_err(Error::io(&part, "sync"))?;
+    let mut file = File::create(&part).map_err(Error::io(path, "create"))?;
+    file.write_all(bytes).map_err(Error::io(path, "write"))?;
+    file.sync_all().map_err(Error::io(path, "sync"))?;
     drop(file);
     if let Err(source) = fs::rename(&part, path) {
         let _ = fs::remove_file(&part); // leave no partial file behind

@@ -67,14 +67,18 @@ pub fn rounds(records: &[Round], target: f64) -> Figure {
     if records.is_empty() {
         [first, second, third].iter().for_each(|panel| panel.no_data(&mut svg));
     }
+    // Replicas have no interval over pooled episodes.
+    let pooled = records.iter().any(|record| record.interval[0].is_finite());
+    let (bars, over) = if pooled { (" (bars: 95 % Clopper-Pearson interval)", "seeds") } else { ("", "replicas") };
     Figure {
         name: "rounds",
         title: "Round by round",
-        caption: "After each round the agents' own episodes are labelled and the safety model is refitted. Left: share of \
-                  safe test episodes (bars: 95 % Clopper-Pearson interval). Middle: return (bars: one standard deviation \
-                  over seeds). Right: accuracy of the safety model on the agents' own episodes; if it is below the grey \
-                  line, the agents still visit states that the model was not trained on."
-            .to_owned(),
+        caption: format!(
+            "After each round the agents' own episodes are labelled and the safety model is refitted. Left: share of safe \
+             test episodes{bars}. Middle: return (bars: one standard deviation over {over}). Right: accuracy of the safety \
+             model on the agents' own episodes; if it is below the grey line, the agents still visit states that the model \
+             was not trained on."
+        ),
         svg: svg.finish(first.bottom() + 48.0, "Safe share, return and accuracy for every round"),
     }
 }

@@ -39,12 +39,19 @@ fn share(share: f64, interval: [f64; 2]) -> String {
     format!("{} <small>{}</small>", percent(share), percent_range(interval))
 }
 
+fn has_replicas(evaluation: &Evaluation) -> bool {
+    evaluation.results.iter().any(|result| !result.per_replica.is_empty())
+}
+
 pub(super) fn results(evaluation: &Evaluation) -> String {
     let target = format!("Target {}", short_percent(evaluation.target));
+    let over = if has_replicas(evaluation) { "replicas" } else { "seeds" };
+    let returns = format!("Return <small>mean ± sd over {over}</small>");
+    let quartiles = format!("Return, IQM <small>95\u{a0}% interval over {over}</small>");
     let columns = [
         ("Algorithm", false),
-        ("Return <small>mean ± sd over seeds</small>", true),
-        ("Return, IQM <small>95\u{a0}% interval over seeds</small>", true),
+        (returns.as_str(), true),
+        (quartiles.as_str(), true),
         ("Safe", true),
         ("Safe share <small>95\u{a0}% interval</small>", true),
         ("Over seeds <small>95\u{a0}% interval</small>", true),
@@ -106,7 +113,7 @@ pub(super) fn results(evaluation: &Evaluation) -> String {
             effort = format!(" {} seed{plural}, {} environment steps each.", first.seeds, thousands(first.steps));
         }
     }
-    let replicas = if evaluation.results.iter().any(|result| !result.per_replica.is_empty()) {
+    let replicas = if has_replicas(evaluation) {
         " With replicas, deviations and intervals are over replicas: t-intervals, cut off at 0 and 100\u{a0}%, from five \
          replicas on."
     } else {
@@ -209,18 +216,12 @@ pub(super) fn rounds(evaluation: &Evaluation) -> String {
     if evaluation.rounds.is_empty() {
         return String::new();
     }
-    let replicas = evaluation.results.iter().any(|result| !result.per_replica.is_empty());
+    let over = if has_replicas(evaluation) { "replicas" } else { "seeds" };
+    let returns = format!("Return <small>mean ± sd over {over}</small>");
     let columns = [
         ("Round", true),
         ("Algorithm", false),
-        (
-            if replicas {
-                "Return <small>mean ± sd over replicas</small>"
-            } else {
-                "Return <small>mean ± sd over seeds</small>"
-            },
-            true,
-        ),
+        (returns.as_str(), true),
         ("Safe", true),
         ("Safe share <small>95\u{a0}% interval</small>", true),
         ("Model accuracy <small>held-out</small>", true),
