@@ -211,6 +211,29 @@ struct OnHost {
     next_observation: Vec<f32>,
 }
 
+impl OnHost {
+    /// Sets an agent's step, and the rows of its observation and of the next one; no step writes nothing.
+    fn set(&mut self, agent: usize, step: Option<&NewStep<'_>>, rows: [usize; 2]) {
+        let Some(NewStep { action, reward, terminated, next }) = step else {
+            return self.rows[2 * agent..][..2].fill(u32::MAX);
+        };
+        self.action[agent * action.len()..][..action.len()].copy_from_slice(action);
+        self.reward[agent] = *reward;
+        self.not_terminal[agent] = if *terminated { 0.0 } else { 1.0 };
+        self.next_observation[agent * next.len()..][..next.len()].copy_from_slice(next);
+        self.rows[2 * agent..][..2].copy_from_slice(&rows.map(|row| row as u32));
+    }
+}
+
+/// The place of a step in an agent's own stored episodes.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnStep {
+    /// The index of the episode.
+    pub episode: usize,
+    /// The index of the step in it.
+    pub t: usize,
+}
+
 /// A step of a running episode: the action at the latest observation, and its outcome.
 pub struct NewStep<'a> {
     /// In the environment's units.
@@ -352,23 +375,45 @@ impl<D: Device> Replay<D> {
     /// Adds a step to the running episodes of the agents that took one. Forgets the oldest episodes where the capacity is
     /// exceeded.
     pub fn step(&mut self, steps: &[Option<NewStep<'_>>], tracker: Option<&Tracker<D>>) {
-        let (s, a) = (self.units.observation_width, self.units.action_width);
         for (agent, step) in steps.iter().enumerate() {
-            let rows = match step {
-                None => [u32::MAX; 2],
-                Some(NewStep { action, reward, terminated, next }) => {
-                    let to = &mut self.on_host;
-                    to.action[agent * a..][..a].copy_from_slice(action);
-                    to.reward[agent] = *reward;
-                    to.not_terminal[agent] = if *terminated { 0.0 } else { 1.0 };
-                    to.next_observation[agent * s..][..s].copy_from_slice(next);
-                    let row = self.latest(agent);
-                    self.advance(agent);
-                    [row as u32, self.latest(agent) as u32]
-                }
-            };
-            self.on_host.rows[2 * agent..][..2].copy_from_slice(&rows);
+            let row = self.latest(agent);
+            if step.is_some() {
+                self.advance(agent);
+            }
+            let next = self.latest(agent);
+            self.on_host.set(agent, step.as_ref(), [row, next]);
         }
+        self.send(tracker);
+    }
+
+    /// Writes the memory at the start of one of an agent's own episodes again.
+    pub fn start_again(&mut self, agent: usize, episode: usize, tracker: &Tracker<D>) {
+        let row = agent * self.ring + self.own[agent].episodes[episode].first;
+        let m = self.memory_width;
+        self.device.copy(&tracker.memory, agent * m, &mut self.table.memory, row * m, m);
+    }
+
+    /// Writes a step of one of an agent's own episodes again, with its score and the memory after it.
+    pub fn write_again(&mut self, steps: &[Option<(OwnStep, NewStep<'_>)>], tracker: &Tracker<D>) {
+        for (agent, step) in steps.iter().enumerate() {
+            let Some((OwnStep { episode, t }, step)) = step else {
+                self.on_host.set(agent, None, [0; 2]);
+                continue;
+            };
+            let first = self.own[agent].episodes[*episode].first;
+            let rows = [t, &(t + 1)].map(|t| agent * self.ring + (first + t) % self.ring);
+            self.on_host.set(agent, Some(step), rows);
+        }
+        self.send(Some(tracker));
+    }
+
+    /// Sets the floored sum of log P of one of an agent's own episodes.
+    pub fn set_sum(&mut self, agent: usize, episode: usize, sum: f32) {
+        self.own[agent].episodes[episode].sum = sum;
+    }
+
+    /// Writes what was set for every agent to the device.
+    fn send(&mut self, tracker: Option<&Tracker<D>>) {
         let (d, from, to) = (&self.device, &self.on_host, &mut self.appended);
         d.write_rows(&mut to.rows, 0, &from.rows);
         d.write(&mut to.action, 0, &from.action);

@@ -121,6 +121,7 @@ impl Device for Cuda {
 
     const PARTS: usize = 1;
     const HOLDS_EPISODES: bool = true;
+    const PASSES_EQUAL_STEPS: bool = false;
 
     fn fork(&self) -> Result<Self, DeviceError> {
         Ok(Self { queue: self.queue.fork()?, parts: Arc::default(), ..self.clone() })

@@ -66,6 +66,9 @@ pub trait Device: Clone + Send + Sync + 'static {
     /// would take longer than the step.
     const HOLDS_EPISODES: bool = false;
 
+    /// Whether scoring an episode in one pass gives the bits that scoring its steps gives.
+    const PASSES_EQUAL_STEPS: bool = true;
+
     /// The same device with a separate queue, for a population that runs beside others. Everything written before is visible
     /// to it.
     fn fork(&self) -> Result<Self, DeviceError> {

@@ -13,6 +13,9 @@ impl<D: Device> Population<D> {
     /// One environment step of every running agent, and the updates that follow. Returns the agents whose episode ended;
     /// does nothing once every agent is done or stopped.
     pub fn lockstep(&mut self) -> Result<Vec<Ended>, Error> {
+        if self.members.iter().any(|member| !member.unscored.is_empty()) {
+            self.score_restored()?;
+        }
         let mut ended = Vec::new();
         let mut active = vec![false; self.members.len()];
         for (agent, active) in active.iter_mut().enumerate() {

@@ -178,6 +178,8 @@ struct Member {
     stopped: bool,
     /// No further episode is started for now.
     paused: bool,
+    /// Episodes of a restored state that have not been scored yet, the oldest first.
+    unscored: Vec<Episode>,
     /// The last update's measurements have not been read from the device yet.
     unread_metrics: bool,
 }
@@ -263,6 +265,7 @@ impl<D: Device> Population<D> {
                 centre: Vec::new(),
                 stopped: false,
                 paused: false,
+                unscored: Vec::new(),
                 unread_metrics: false,
             })
         };

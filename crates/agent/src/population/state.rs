@@ -9,7 +9,7 @@ use prudence_safety::{SafetyModel, Scorer};
 use super::{Counters, Population, SelectedPolicy};
 use crate::Error;
 use crate::multiplier::Multiplier;
-use crate::replay::Stored;
+use crate::replay::{NewStep, OwnStep, Stored};
 use crate::safesac::Agents;
 
 /// Everything that an agent is between two of its episodes, except for the stored episodes themselves.
@@ -87,7 +87,13 @@ impl<D: Device> Population<D> {
     pub fn restore(&mut self, agent: usize, state: AgentState, episodes: &[Episode]) -> Result<(), Error> {
         self.check(agent, &state, episodes)?;
         let scorer = self.scorers.get(self.replica(agent)).filter(|_| self.setup.constrained());
-        self.replay.restore(agent, episodes, scorer)?;
+        if D::PASSES_EQUAL_STEPS || scorer.is_none() {
+            self.replay.restore(agent, episodes, scorer)?;
+        } else {
+            self.replay.restore(agent, episodes, None)?;
+            let kept = self.replay.own_episodes(agent);
+            self.members[agent].unscored = episodes[episodes.len() - kept..].to_vec();
+        }
         let tensors = tensors!(&mut self.learner.agents, &mut);
         for (Tensor { buffer, each, .. }, (_, numbers)) in tensors.into_iter().zip(&state.tensors) {
             self.device.write(buffer, agent * each, numbers);
@@ -97,6 +103,61 @@ impl<D: Device> Population<D> {
         member.multiplier = state.multiplier;
         member.selected = state.selected;
         Ok(())
+    }
+
+    /// Scores restored episodes step by step, all agents at the same time, as when they were played: on some devices a
+    /// whole pass has other bits.
+    pub(super) fn score_restored(&mut self) -> Result<(), Error> {
+        let a = self.setup.spec.action.dim();
+        let unscored: Vec<Vec<Episode>> =
+            self.members.iter_mut().map(|member| std::mem::take(&mut member.unscored)).collect();
+        let mut places = vec![OwnStep { episode: 0, t: 0 }; unscored.len()];
+        let mut sums = Vec::new();
+        loop {
+            let mut active = vec![false; unscored.len()];
+            for (agent, OwnStep { episode, t }) in places.iter().enumerate() {
+                let Some(stored) = unscored[agent].get(*episode) else { continue };
+                active[agent] = true;
+                if *t == 0 {
+                    self.actor.start(agent);
+                    if let Some(tracker) = &self.actor.tracker {
+                        self.replay.start_again(agent, *episode, tracker);
+                    }
+                }
+                self.actor.show(agent, stored.observation(*t));
+                self.actions[agent * a..][..a].copy_from_slice(stored.action(*t));
+            }
+            if !active.contains(&true) {
+                return Ok(());
+            }
+            self.actor.score(&self.actions, &active)?;
+            let Some(tracker) = &self.actor.tracker else { return Ok(()) };
+            let step = |(agent, place): (usize, &OwnStep)| {
+                let episode = unscored[agent].get(place.episode)?;
+                let step = NewStep {
+                    action: episode.action(place.t),
+                    reward: episode.rewards[place.t],
+                    terminated: episode.terminated && place.t + 1 == episode.len(),
+                    next: episode.observation(place.t + 1),
+                };
+                Some((*place, step))
+            };
+            let steps: Vec<_> = places.iter().enumerate().map(step).collect();
+            self.replay.write_again(&steps, tracker);
+            let ends =
+                |agent: usize, place: &OwnStep| active[agent] && place.t + 1 == unscored[agent][place.episode].len();
+            if places.iter().enumerate().any(|(agent, place)| ends(agent, place)) {
+                self.actor.sums(&mut sums)?;
+            }
+            for (agent, place) in places.iter_mut().enumerate() {
+                if ends(agent, place) {
+                    self.replay.set_sum(agent, place.episode, sums[agent]);
+                    *place = OwnStep { episode: place.episode + 1, t: 0 };
+                } else if active[agent] {
+                    place.t += 1;
+                }
+            }
+        }
     }
 
     /// Refuses a state that does not match the population, its episodes or its safety model.
