@@ -94,11 +94,6 @@ impl<D: Device> Actor<D> {
         })
     }
 
-    /// The number of rows.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
     /// The scorer of its rows.
     pub fn scorer(&self) -> Option<&Scorer<D>> {
         self.scorer.as_ref()

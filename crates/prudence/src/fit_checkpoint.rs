@@ -50,14 +50,13 @@ pub(crate) fn save<D: Device>(fit: &Fit<'_, D, ScratchFile>, replicas: &[(&str, 
     Ok(())
 }
 
-/// Continues from the saved states, if all replicas have one of the same step, with these settings and data. Others are of
-/// no use and ignored: the process may have been killed while it saved them.
+/// Continues from the saved states, if all replicas have one of the same step. Others are of no use and ignored: the process
+/// may have been killed while it saved them.
 pub(crate) fn restore<D: Device, E: Episodes + ?Sized>(
     fit: &mut Fit<'_, D, E>,
-    replicas: &[(&str, &Path)],
+    states: impl Iterator<Item = Option<FitState>>,
 ) -> Result<(), Error> {
-    let states = replicas.iter().map(|(setup, out)| load(setup, out)).collect::<Result<Option<Vec<_>>, _>>()?;
-    let Some(states) = states else { return Ok(()) };
+    let Some(states) = states.collect::<Option<Vec<_>>>() else { return Ok(()) };
     if states.windows(2).any(|pair| pair[0].step != pair[1].step) {
         return Ok(());
     }
@@ -65,7 +64,7 @@ pub(crate) fn restore<D: Device, E: Episodes + ?Sized>(
 }
 
 /// Reads a replica's saved state, if there is one with this setup.
-fn load(setup: &str, out: &Path) -> Result<Option<FitState>, Error> {
+pub(crate) fn load(setup: &str, out: &Path) -> Result<Option<FitState>, Error> {
     let path = file(out);
     if !path.exists() {
         return Ok(None);

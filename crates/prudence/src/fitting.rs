@@ -9,7 +9,7 @@ use prudence_data::files::{create_dir, lock, read_json, read_limited, write_atom
 use prudence_data::{Dataset, Segments, Store};
 use prudence_nn::{Cpu, Device};
 use prudence_safety::quality::predictions;
-use prudence_safety::{Fit, FitData, Quality, SafetyModel, Scorer};
+use prudence_safety::{Fit, FitData, FitState, Quality, SafetyModel, Scorer};
 use serde::{Deserialize, Serialize};
 
 use crate::error::InFile as _;
@@ -118,6 +118,8 @@ struct Open<'a> {
     job: &'a FitJob<'a>,
     segments: Segments,
     setup: String,
+    /// What an interrupted fit left behind.
+    state: Option<FitState>,
 }
 
 /// Fits models to the labels of decoded stores, those of all replicas together, and returns each with its quality.
@@ -166,7 +168,7 @@ fn fit_open<D: Device>(
     let device = &device.fork().map_err(prudence_agent::Error::from)?;
     session.pool().install(|| {
         let mut fit = Fit::new(device, data, task.spec().horizon, &task.settings().safety)?;
-        fit_checkpoint::restore(&mut fit, &states)?;
+        fit_checkpoint::restore(&mut fit, open.iter().map(|one| one.state.clone()))?;
         let label = if open.len() == 1 { "safety model".to_owned() } else { format!("{} safety models", open.len()) };
         let bar = session.progress().begin(&label, task.settings().safety.steps as u64);
         let watch = Stopwatch::start();
@@ -216,14 +218,15 @@ impl<'a> Started<'a> {
         let longest = segments.training.iter().map(|segment| segment.end - segment.start).max();
         footprint::fit(task, longest.unwrap_or(0), memory)?;
         create_dir(out)?;
-        Ok(Self::Open(Open { job, segments, setup }))
+        let state = fit_checkpoint::load(&setup, out)?;
+        Ok(Self::Open(Open { job, segments, setup, state }))
     }
 }
 
 impl Open<'_> {
     /// Measures the model's quality on held-out episodes, and writes both.
     fn finish<D: Device>(&self, device: &D, model: SafetyModel) -> FitOutcome {
-        let Self { job: FitJob { task, data, out, session, .. }, segments, setup } = self;
+        let Self { job: FitJob { task, data, out, session, .. }, segments, setup, .. } = self;
         let model = Arc::new(model);
         let scorer = Scorer::new(device, std::slice::from_ref(&model), task.settings().agent.score_floor)?;
         let predictions = predictions(&scorer, &data.episodes, &segments.held_out)?;

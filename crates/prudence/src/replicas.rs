@@ -30,11 +30,12 @@ pub(crate) fn run(
     let labelled = |seed: u64| session.labelled(&format!("replica {seed}"));
     let mut running = Vec::new();
     for (seed, opened) in &opened {
-        if let Ok(Opened::Running { folder, task, .. }) = opened {
-            running.push(Replica { task, folder, session: labelled(*seed) });
-        }
-        if let Err(error) = opened {
-            say_failed(&labelled(*seed), error);
+        match opened {
+            Ok(Opened::Running { folder, task, .. }) => {
+                running.push(Replica { task, folder, session: labelled(*seed) });
+            }
+            Ok(Opened::Done(_)) => {}
+            Err(error) => say_failed(&labelled(*seed), error),
         }
     }
     let outcomes: Vec<Result<Evaluation, Error>> = if session.card().is_none() {
