@@ -189,7 +189,8 @@ impl Signals for OfStore<'_> {
     }
 }
 
-/// Labels the episodes that the rule has not labelled yet and returns their number.
+/// Adds the labels that the rule has not given yet and returns the number of episodes that it completed. A log whose
+/// last episode was cut off, as by a crash, ends as if it had not been.
 pub(crate) fn by_rule(
     episodes: &impl Signals,
     log: &mut LabelLog,
@@ -198,22 +199,23 @@ pub(crate) fn by_rule(
     seed: u64,
 ) -> Result<u64, Error> {
     let by = format!("rule: {}", rule.text());
-    let known: HashSet<u64> =
-        latest(log.labels()).into_iter().filter(|l| l.by == by && l.start == 0).map(|l| l.episode).collect();
+    let known: HashSet<(u64, u32)> =
+        latest(log.labels()).into_iter().filter(|l| l.by == by).map(|l| (l.episode, l.start)).collect();
     let (when, lengths) = (clock::timestamp(), episodes.lengths());
     let mut labelled = 0;
     for first in (0..lengths.len()).step_by(CHUNK) {
         let chunk = first..lengths.len().min(first + CHUNK);
-        if chunk.clone().all(|id| known.contains(&(id as u64))) {
+        if chunk.clone().all(|id| known.contains(&(id as u64, 0))) {
             continue;
         }
         let mut labels = Vec::new();
         for (id, signals) in chunk.clone().zip(episodes.signals(chunk)?) {
             let (steps, id) = (lengths[id] as usize, id as u64);
-            if !known.contains(&id) {
+            if !known.contains(&(id, 0)) {
                 let rng = &mut stream(seed, "segments", id);
                 // The label of the whole episode comes last: if it is in the log, so are those of the segments.
-                labels.extend(label_by_rule(rule, id, &signals, steps, extra_starts, rng, &when).into_iter().rev());
+                let new = label_by_rule(rule, id, &signals, steps, extra_starts, rng, &when).into_iter().rev();
+                labels.extend(new.filter(|label| !known.contains(&(id, label.start))));
                 labelled += 1;
             }
         }
