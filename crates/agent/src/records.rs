@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use prudence_safety::Quality;
 
 use crate::evaluate::TestEpisode;
+use crate::population::Refits;
 
 /// One line of `metrics.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,10 +46,18 @@ pub struct Record {
     pub temperature: f64,
     /// The safety model's accuracy on these test episodes, which are the agent's own.
     pub own_accuracy: Option<f64>,
+    /// Refits of the safety model so far, what they were given, and what they showed; see
+    /// [`Refits`](crate::population::Refits).
+    #[serde(default, skip_serializing_if = "never")]
+    pub refits: Refits,
     /// The safety model's P(safe) of each test episode.
     pub predicted: Vec<f32>,
     /// Whether each test episode kept the true rule.
     pub truth: Vec<bool>,
+}
+
+fn never(refits: &Refits) -> bool {
+    refits.count == 0
 }
 
 impl Record {

@@ -2,10 +2,12 @@
 //!
 //! An episode of T steps is T + 1 rows; s' is the next row. Episodes from elsewhere ([`Stored`]) are scored once per model
 //! and shared by all agents that use that model; each agent's own episodes are in a ring buffer. When a model is replaced,
-//! both are scored again, so that no row carries the score of another model.
+//! both are scored again, so that no row carries the score of another model; stored episodes that others share, too, are
+//! copied first.
 
 use std::borrow::Borrow;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use prudence_core::random::StreamId;
@@ -20,12 +22,13 @@ use crate::scaling::Scaling;
 /// Episodes scored together: as many as a scorer processes in one pass.
 const CHUNK: usize = 64;
 
-/// Episodes on a device with the scores of one model per replica, read-only.
+/// Episodes on a device with the scores of one model per replica.
 pub struct Stored<D: Device> {
     table: Table<D>,
     /// Per replica: first row and number of steps of each episode.
     replicas: Vec<Vec<(u32, u32)>>,
-    memory_width: usize,
+    /// Numbers of an observation, a memory and an action.
+    widths: [usize; 3],
 }
 
 /// The episodes that the agents of one replica learn from.
@@ -89,7 +92,32 @@ impl<D: Device> Stored<D> {
         }
         // Writing reports no failure; reading does.
         device.read(&table.reward, 0, &mut [0.0; 1][..rows.min(1)])?;
-        Ok(Self { table, replicas: places, memory_width })
+        Ok(Self { table, replicas: places, widths: [s, memory_width, a] })
+    }
+
+    /// A copy that is not shared.
+    fn copy(&self, device: &D) -> Room<Self> {
+        let [s, m, a] = self.widths;
+        Ok(Self { table: self.table.copy(device, s, m, a)?, replicas: self.replicas.clone(), widths: self.widths })
+    }
+
+    /// Replaces the memories and scores of a replica's episodes by those of another model.
+    fn score_again(&mut self, device: &D, replica: usize, scorer: &Scorer<D>) -> Result<(), Error> {
+        let [s, m, a] = self.widths;
+        for chunk in self.replicas[replica].chunks(CHUNK) {
+            let read = |(first, steps): &(u32, u32)| {
+                let (first, mut episode) = (*first as usize, empty_rows(s, a, *steps as usize));
+                device.read(&self.table.observation, first * s, &mut episode.observations)?;
+                device.read(&self.table.action, first * a, &mut episode.actions)?;
+                Ok(episode)
+            };
+            let episodes = chunk.iter().map(read).collect::<Room<Vec<Episode>>>()?;
+            for ((first, _), scores) in chunk.iter().zip(&score(Some(scorer), &episodes)?) {
+                device.write(&mut self.table.memory, *first as usize * m, &scores.memory);
+                device.write(&mut self.table.score, *first as usize, &scores.score);
+            }
+        }
+        Ok(())
     }
 
     /// The number of replicas.
@@ -99,7 +127,7 @@ impl<D: Device> Stored<D> {
 
     /// Numbers of the memory in each row; 0 without safety models.
     pub fn memory_width(&self) -> usize {
-        self.memory_width
+        self.widths[1]
     }
 
     /// The number of steps of each of a replica's episodes.
@@ -110,6 +138,46 @@ impl<D: Device> Stored<D> {
     /// Whether a replica has no episodes.
     pub fn is_empty(&self, replica: usize) -> bool {
         self.replicas[replica].is_empty()
+    }
+}
+
+/// Stored episodes that others may share.
+enum Shared<D: Device> {
+    Lent(Arc<Stored<D>>),
+    Owned(Stored<D>),
+}
+
+impl<D: Device> std::ops::Deref for Shared<D> {
+    type Target = Stored<D>;
+
+    fn deref(&self) -> &Stored<D> {
+        match self {
+            Self::Lent(stored) => stored,
+            Self::Owned(stored) => stored,
+        }
+    }
+}
+
+impl<D: Device> Shared<D> {
+    /// For changes, which nobody else sees.
+    fn to_mut(&mut self, device: &D) -> Room<&mut Stored<D>> {
+        if let Self::Lent(stored) = self {
+            *self = Self::Owned(stored.copy(device)?);
+        }
+        match self {
+            Self::Owned(stored) => Ok(stored),
+            Self::Lent(_) => unreachable!("it was copied above"),
+        }
+    }
+}
+
+/// An episode of this length to read observations and actions into.
+fn empty_rows(observation: usize, action: usize, steps: usize) -> Episode {
+    Episode {
+        observations: vec![0.0; (steps + 1) * observation],
+        actions: vec![0.0; steps * action],
+        rewards: vec![0.0; steps],
+        ..Episode::new(observation, action)
     }
 }
 
@@ -183,7 +251,7 @@ struct OwnEpisode {
 /// The replay buffers of P agents.
 pub struct Replay<D: Device> {
     device: D,
-    shared: Arc<Stored<D>>,
+    shared: Shared<D>,
     table: Table<D>,
     /// Rows of each agent's ring.
     ring: usize,
@@ -277,7 +345,7 @@ impl<D: Device> Replay<D> {
         settings: &ReplaySettings,
         chosen: &[Chosen],
     ) -> Result<Self, Error> {
-        let memory_width = shared.memory_width;
+        let memory_width = shared.memory_width();
         // An episode may be a single step, which takes two rows.
         let ring = 2 * settings.own_steps.min(settings.capacity.max(settings.horizon)) + 4;
         let population = chosen.len();
@@ -314,7 +382,7 @@ impl<D: Device> Replay<D> {
                 next_observation: vec![0.0; population * s],
             },
             device: device.clone(),
-            shared,
+            shared: Shared::Lent(shared),
         })
     }
 
@@ -537,41 +605,36 @@ impl<D: Device> Replay<D> {
         place.write(d, &mut table.not_terminal, 1, &not_terminal);
     }
 
-    /// Replaces the memories and scores of all rows by those of other models: `shared` has the same shared episodes, and
-    /// `scorers` one scorer per agent for its own.
-    pub fn score_again(&mut self, shared: Arc<Stored<D>>, scorers: &[&Scorer<D>]) -> Result<(), Error> {
-        if shared.replicas != self.shared.replicas {
-            return Err(Error::OtherEpisodes);
-        }
-        let same_width = |scorer: &&Scorer<D>| scorer.memory_width() == self.memory_width;
-        if shared.memory_width != self.memory_width || !scorers.iter().all(same_width) {
-            return Err(Error::ModelShape);
-        }
-        self.shared = shared;
-        for (agent, scorer) in scorers.iter().enumerate() {
-            let episodes = self.own[agent].episodes.iter().enumerate();
-            let with_steps: Vec<usize> = episodes.filter(|(_, e)| e.steps > 0).map(|(index, _)| index).collect();
-            for chunk in with_steps.chunks(CHUNK) {
-                let episodes: Vec<Episode> =
-                    chunk.iter().map(|index| self.own_episode(agent, *index)).collect::<Result<_, _>>()?;
-                for (index, scores) in chunk.iter().zip(&score(Some(scorer), &episodes)?) {
-                    self.write_own_scores(agent, *index, scores);
-                }
+    /// Replaces the memories and scores of a replica's stored episodes by those of another model.
+    pub fn score_stored_again(&mut self, replica: usize, scorer: &Scorer<D>) -> Result<(), Error> {
+        self.check_width(scorer)?;
+        self.shared.to_mut(&self.device)?.score_again(&self.device, replica, scorer)
+    }
+
+    /// Replaces the memories and scores of these of an agent's own episodes by those of another model.
+    pub fn score_own_again(&mut self, agent: usize, scorer: &Scorer<D>, which: Range<usize>) -> Result<(), Error> {
+        self.check_width(scorer)?;
+        let episodes = self.own[agent].episodes.iter().enumerate().take(which.end).skip(which.start);
+        let with_steps: Vec<usize> = episodes.filter(|(_, e)| e.steps > 0).map(|(index, _)| index).collect();
+        for chunk in with_steps.chunks(CHUNK) {
+            let episodes: Vec<Episode> =
+                chunk.iter().map(|index| self.own_episode(agent, *index)).collect::<Result<_, _>>()?;
+            for (index, scores) in chunk.iter().zip(&score(Some(scorer), &episodes)?) {
+                self.write_own_scores(agent, *index, scores);
             }
         }
         Ok(())
+    }
+
+    fn check_width(&self, scorer: &Scorer<D>) -> Result<(), Error> {
+        if scorer.memory_width() == self.memory_width { Ok(()) } else { Err(Error::ModelShape) }
     }
 
     /// What a model reads of one of an agent's own episodes.
     fn own_episode(&self, agent: usize, index: usize) -> Room<Episode> {
         let (s, a) = (self.units.observation_width, self.units.action_width);
         let OwnEpisode { first, steps, .. } = self.own[agent].episodes[index];
-        let mut episode = Episode {
-            observations: vec![0.0; (steps + 1) * s],
-            actions: vec![0.0; steps * a],
-            rewards: vec![0.0; steps],
-            ..Episode::new(s, a)
-        };
+        let mut episode = empty_rows(s, a, steps);
         let (d, place) = (&self.device, self.place(agent, first));
         place.read(d, &self.table.observation, s, &mut episode.observations)?;
         place.read(d, &self.table.action, a, &mut episode.actions)?;

@@ -17,13 +17,13 @@ use prudence_safety::SafetyModel;
 
 const CONSTRAINED: [Algorithm; 3] = [Algorithm::SafesacH, Algorithm::SafesacNoh, Algorithm::SafesacNonlb];
 
+/// A new model for each replica.
+fn by_replica(models: &[Arc<SafetyModel>]) -> Vec<(usize, Arc<SafetyModel>)> {
+    models.iter().cloned().enumerate().collect()
+}
+
 /// Trains, with the models replaced after each of these numbers of locksteps.
-fn train(
-    setup: Setup<Device>,
-    seeds: &[u64],
-    data: &[Vec<Episode>],
-    replacements: &[(usize, Vec<Arc<SafetyModel>>)],
-) -> Training {
+fn train(setup: Setup<Device>, seeds: &[u64], replacements: &[(usize, Vec<Arc<SafetyModel>>)]) -> Training {
     let mut training = Training::new(setup, seeds);
     let mut locksteps = 0;
     for (at, models) in replacements {
@@ -31,7 +31,7 @@ fn train(
             training.lockstep();
             locksteps += 1;
         }
-        training.population.replace_models(models.clone(), stored(models, data)).unwrap();
+        training.population.replace_models(&by_replica(models)).unwrap();
     }
     training.run();
     training
@@ -46,7 +46,7 @@ fn replacing_a_model_by_itself_changes_nothing() {
             let setup = setup(algorithm, &models, data);
             let undisturbed = Training::complete(setup.clone(), &[1, 2, 3, 4]);
             let replacements = [1, 5, 6, 7, 70, 151, 222, 333].map(|at| (at, models.clone()));
-            let replaced = train(setup, &[1, 2, 3, 4], data, &replacements);
+            let replaced = train(setup, &[1, 2, 3, 4], &replacements);
             for agent in 0..4 {
                 let what = format!("{} with {ensemble} members, agent {agent}", algorithm.name());
                 assert_same_agent(&replaced, agent, &undisturbed, agent, &what);
@@ -124,7 +124,7 @@ fn after_a_replacement_the_replay_is_as_if_filled_under_the_new_model() {
         assert!(!training.between_episodes(0), "{what}: in the middle of an episode");
         let own = training.traces[0].episodes.clone();
         let steps = at - own.iter().map(Episode::len).sum::<usize>();
-        training.population.replace_models(vec![new.clone()], stored(std::slice::from_ref(&new), &data)).unwrap();
+        training.population.replace_models(&[(0, new.clone())]).unwrap();
         let sums = training.population.replay().recent_sums(0, 1000);
         let stream = StreamId::new(3, "comparison", 0);
         let then = draw(training.population.replay(), 1, 2000, stream);
@@ -152,9 +152,8 @@ fn a_selected_policy_keeps_the_model_it_was_selected_with() {
     while training.population.selected_step(0).is_none() {
         training.lockstep();
     }
-    let models = vec![new.clone()];
     let before = training.population.test(&[0], 0..5, true).unwrap();
-    training.population.replace_models(models.clone(), stored(&models, &[])).unwrap();
+    training.population.replace_models(&[(0, new.clone())]).unwrap();
     assert_same(&training.population.test(&[0], 0..5, true).unwrap(), &before, "the selected policy with its model");
     assert!(training.population.policy_model(0) == Some(&old) && training.population.model(0) == Some(&new));
     let state = training.state(0);
@@ -174,14 +173,23 @@ fn a_replacement_that_does_not_match_is_rejected_and_changes_nothing() {
     let undisturbed = Training::complete(setup.clone(), &[1]);
     let mut training = Training::new(setup, &[1]);
     (0..50).for_each(|_| drop(training.lockstep()));
-    let mut replace = |models: Vec<Arc<SafetyModel>>, data: &[Vec<Episode>]| {
-        training.population.replace_models(models.clone(), stored(&models, data)).unwrap_err()
-    };
-    let ensemble = safety_model(2, 3);
-    assert!(matches!(replace(vec![ensemble], &data), Error::ModelShape));
-    assert!(matches!(replace(vec![new.clone(), new.clone()], &data), Error::Replicas { agents: 1, replicas: 2 }));
-    assert!(matches!(replace(Vec::new(), &data), Error::Replicas { agents: 1, replicas: 0 }));
-    assert!(matches!(replace(vec![new.clone()], &[random_episodes(5, 5)]), Error::OtherEpisodes));
+    let mut replace = |models: &[_]| training.population.replace_models(models).unwrap_err();
+    assert!(matches!(replace(&[(0, safety_model(2, 3))]), Error::ModelShape));
+    assert!(matches!(replace(&[(0, new.clone()), (1, new)]), Error::Replicas { agents: 1, replicas: 2 }));
     training.run();
     assert_same_agent(&training, 0, &undisturbed, 0, "after rejected replacements");
+}
+
+#[test]
+fn a_replacement_changes_the_agents_of_its_replica_alone() {
+    let (old, new) = (safety_model(1, 1), safety_model(2, 1));
+    let data = [random_episodes(5, 6), random_episodes(6, 7)];
+    let setup = setup(Algorithm::SafesacH, &[old.clone(), old], &data);
+    let undisturbed = Training::complete(setup.clone(), &[1, 2]);
+    let mut training = Training::new(setup, &[1, 2]);
+    (0..50).for_each(|_| drop(training.lockstep()));
+    training.population.replace_models(&[(1, new)]).unwrap();
+    training.run();
+    assert_same_agent(&training, 0, &undisturbed, 0, "the other replica");
+    assert!(training.traces[1].episodes != undisturbed.traces[1].episodes, "its own replica");
 }

@@ -222,8 +222,8 @@ fn no_row_keeps_the_score_of_another_model() {
     let before = rows(&replay, 500);
     assert_rows_carry_the_models_scores(&before, &old);
     let scorer = scorer(&new);
-    let shared = Stored::new(&Device::new(), &scaling(0.5), Some(&scorer), &stored[..]).unwrap();
-    replay.score_again(Arc::new(shared), &[&scorer]).unwrap();
+    replay.score_stored_again(0, &scorer).unwrap();
+    replay.score_own_again(0, &scorer, 0..2).unwrap();
     let after = rows(&replay, 500);
     assert_rows_carry_the_models_scores(&after, &new);
     assert_eq!((&after, replay.recent_sums(0, 9)), (&rows(&exact, 500), exact.recent_sums(0, 9)));

@@ -84,8 +84,7 @@ fn a_state_with_another_model_is_restored_after_that_model_was_put_in_place() {
     let data = [random_episodes(3, 12)];
     let begin = |seeds: &[u64]| Training::new(setup(Algorithm::SafesacH, std::slice::from_ref(&old), &data), seeds);
     let replace = |training: &mut Training| {
-        let models = vec![new.clone()];
-        training.population.replace_models(models.clone(), common::stored(&models, &data)).unwrap();
+        training.population.replace_models(&[(0, new.clone())]).unwrap();
     };
     let mut whole = begin(&[1]);
     (0..60).for_each(|_| drop(whole.lockstep()));

@@ -145,6 +145,17 @@ impl LabelLog {
         Ok(())
     }
 
+    /// Drops the labels of the episodes from `episodes` on, to return to a checkpoint, and any incomplete line.
+    pub fn truncate(&mut self, episodes: u64) -> Result<(), Error> {
+        let before = self.labels.len();
+        self.labels.retain(|label| label.episode < episodes);
+        if self.torn || self.labels.len() < before {
+            files::write_json_lines(&self.path, &self.labels)?;
+            self.torn = false;
+        }
+        Ok(())
+    }
+
     /// All labels, including overruled ones; see [`latest`].
     pub fn labels(&self) -> &[Label] {
         &self.labels

@@ -56,25 +56,30 @@ impl ScratchFile {
         }
         let first = self.episodes.len();
         for shard in store.shards() {
-            self.check_stop()?;
-            let episodes = store.read(shard)?;
-            let mut bytes = Vec::new();
-            for episode in &episodes {
-                self.episodes.push(Place {
-                    at: self.end + bytes.len() as u64,
-                    steps: episode.len() as u32,
-                    terminated: episode.terminated,
-                });
-                let begin = bytes.len();
-                encode(episode, &mut bytes);
-                self.hash.update(&[u8::from(episode.terminated)]).update(&(episode.len() as u64).to_le_bytes());
-                self.hash.update(&bytes[begin..]);
-            }
-            let written = self.file.seek(SeekFrom::Start(self.end)).and_then(|_| self.file.write_all(&bytes));
-            written.map_err(Error::io(&self.folder, "write a temporary file in"))?;
-            self.end += bytes.len() as u64;
+            self.push(&store.read(shard)?)?;
         }
         Ok(first..self.episodes.len())
+    }
+
+    /// Adds episodes of the file's schema.
+    pub fn push(&mut self, episodes: &[Episode]) -> Result<(), Error> {
+        self.check_stop()?;
+        let mut bytes = Vec::new();
+        for episode in episodes {
+            self.episodes.push(Place {
+                at: self.end + bytes.len() as u64,
+                steps: episode.len() as u32,
+                terminated: episode.terminated,
+            });
+            let begin = bytes.len();
+            encode(episode, &mut bytes);
+            self.hash.update(&[u8::from(episode.terminated)]).update(&(episode.len() as u64).to_le_bytes());
+            self.hash.update(&bytes[begin..]);
+        }
+        let written = self.file.seek(SeekFrom::Start(self.end)).and_then(|_| self.file.write_all(&bytes));
+        written.map_err(Error::io(&self.folder, "write a temporary file in"))?;
+        self.end += bytes.len() as u64;
+        Ok(())
     }
 
     /// A hash of all episodes in their order, however they were divided among shards and stores.

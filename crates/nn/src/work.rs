@@ -354,6 +354,22 @@ impl<D: Device> Table<D> {
             capacity,
         })
     }
+
+    /// A copy of these rows, whose widths are the same as in [`Table::new`].
+    pub fn copy(&self, device: &D, observation: usize, memory: usize, action: usize) -> Room<Self> {
+        let mut copy = Self::new(device, self.capacity, observation, memory, action)?;
+        for (from, to, width) in [
+            (&self.observation, &mut copy.observation, observation),
+            (&self.memory, &mut copy.memory, memory),
+            (&self.action, &mut copy.action, action),
+            (&self.reward, &mut copy.reward, 1),
+            (&self.score, &mut copy.score, 1),
+            (&self.not_terminal, &mut copy.not_terminal, 1),
+        ] {
+            device.copy(from, 0, to, 0, self.capacity * width);
+        }
+        Ok(copy)
+    }
 }
 
 /// The tables that a population samples from. Row numbers below the capacity of the shared table are its rows; the

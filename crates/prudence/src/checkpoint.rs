@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-const FORMAT: &str = "prudence checkpoint 5";
+const FORMAT: &str = "prudence checkpoint 6";
 const LIMIT: u64 = 4 << 30;
 /// The header entry with everything that is not a tensor.
 const HEADER: &str = "prudence";

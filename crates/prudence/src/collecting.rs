@@ -12,7 +12,7 @@ use crate::agent::Agent;
 use crate::fitting::{check_stores, load_model};
 use crate::folder::{Invocation, RunFolder};
 use crate::session::Session;
-use crate::training::{Data, Plan, Source, Trained, cpu, jobs, train_all};
+use crate::training::{Data, Plan, Source, Trained, copies, cpu, jobs, train_all};
 use crate::{Algorithm, Error, Task, footprint};
 
 /// The result of [`collect`].
@@ -62,10 +62,11 @@ pub(crate) fn collect_in(task: &Task, folder: &RunFolder, session: &Session) -> 
 }
 
 fn collect_on<D: Device>(device: &D, task: &Task, folder: &RunFolder, session: &Session) -> Result<Collected, Error> {
-    let data = Data::new(device, task, &[Source { data: None, model: None }])?;
+    let sources = [Source { data: None, model: None }];
+    let data = Data::new(device, task, &sources, 1)?;
     let place = |_, algorithm, seed| (folder.agent(0, algorithm, seed), folder.collection(seed));
     let jobs = jobs(&[task], &[Algorithm::Sac], place);
-    let plan = Plan { task, data: &data, steps: task.settings().collect.steps };
+    let plan = Plan { task, data: &data, sources: &sources, steps: task.settings().collect.steps };
     let done = |trained: &mut Trained<'_, D>| Ok(trained.agents.iter().map(|_| Ok(())).collect());
     train_all(&plan, &jobs, session, done)?.into_iter().collect::<Result<Vec<()>, _>>()?;
     let stores: Vec<PathBuf> = jobs.iter().map(|job| job.episodes.clone()).collect();
@@ -152,10 +153,11 @@ fn train_on<D: Device>(
         if algorithms.is_empty() {
             continue;
         }
-        let data = Data::new(device, task, &[Source { data: stored.as_ref(), model }])?;
+        let sources = [Source { data: stored.as_ref(), model }];
+        let data = Data::new(device, task, &sources, copies(task, &algorithms, session))?;
         let place = |_, algorithm, seed| (folder.agent(0, algorithm, seed), folder.episodes(0, algorithm, seed));
         let jobs = jobs(&[task], &algorithms, place);
-        let plan = Plan { task, data: &data, steps: task.settings().train.steps };
+        let plan = Plan { task, data: &data, sources: &sources, steps: task.settings().train.steps };
         let agent = |trained: &mut Trained<'_, D>| {
             Ok(trained.agents.iter().map(|agent| Agent::of(&trained.population, *agent)).collect())
         };

@@ -95,7 +95,7 @@ pub use reporting::{CurveKind, percent, plot};
 pub use rollout::{Actions, Rollout, RolloutStep};
 pub use run::{Resumed, resume, run};
 pub use session::{Bar, Progress, Session, Silent};
-pub use settings::{CollectSettings, LabelSettings, RunSettings, TaskSettings};
+pub use settings::{CollectSettings, LabelSettings, RefitSettings, RunSettings, TaskSettings};
 pub use task::Task;
 
 // What programs with their own environments, episodes or rules need from the other crates.

@@ -22,7 +22,7 @@ use crate::provenance::Working;
 use crate::reporting::{own_predictions, percent};
 use crate::session::Session;
 use crate::settings::RunSettings;
-use crate::training::{Data, Plan, Source, Trained, cpu, jobs, train_all};
+use crate::training::{Data, Plan, Source, Trained, copies, cpu, jobs, train_all};
 use crate::{Algorithm, Error, Estimate, Task, TestEpisode, footprint, labelling, replicas, reporting};
 
 /// The number of the first final test episode: its starts differ from those of tests during training.
@@ -291,7 +291,8 @@ impl<D: Device> Rounds<'_, D> {
         let Some(first) = all.first() else { return Ok(Vec::new()) };
         let task = first.replica.task;
         let sources: Vec<Source<'_>> = all.iter().map(ReplicaProgress::source).collect();
-        let data = Data::new(&self.device, task, &sources)?;
+        let copies = copies(task, algorithms, self.session);
+        let data = Data::new(&self.device, task, &sources, copies)?;
         let folders: Vec<&RunFolder> = all.iter().map(|progress| progress.replica.folder).collect();
         let place = |replica: usize, algorithm, seed| {
             (folders[replica].agent(round, algorithm, seed), folders[replica].episodes(round, algorithm, seed))
@@ -310,7 +311,7 @@ impl<D: Device> Rounds<'_, D> {
             };
             Ok(trained.agents.iter().zip(modes).zip(sampled).map(one).collect())
         };
-        let plan = Plan { task, data: &data, steps };
+        let plan = Plan { task, data: &data, sources: &sources, steps };
         let tested = train_all(&plan, &jobs, self.session, test)?;
         let mut of_replicas: Vec<Result<Vec<Tested>, Error>> = all.iter().map(|_| Ok(Vec::new())).collect();
         for (job, tested) in jobs.iter().zip(tested) {

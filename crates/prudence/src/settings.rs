@@ -51,6 +51,9 @@ pub struct TaskSettings {
     /// The safety model and its fit.
     #[serde(default)]
     pub safety: FitSettings,
+    /// Refits of the safety model during a training.
+    #[serde(default)]
+    pub refit: RefitSettings,
     /// Networks and their optimisation.
     #[serde(default)]
     pub agent: AgentSettings,
@@ -136,6 +139,39 @@ impl Default for LabelSettings {
     }
 }
 
+/// Section `[refit]` of a task file: refits of the safety model, to the agent's own episodes too, during its training.
+///
+/// ```
+/// let settings = prudence::RefitSettings { every: 5000, ..prudence::RefitSettings::default() };
+/// assert_eq!((settings.steps, settings.learning_rate), (300, 1e-3));
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RefitSettings {
+    /// Environment steps of the agent between two refits. 0: none.
+    pub every: u64,
+    /// Steps of gradient descent of a refit.
+    pub steps: usize,
+    /// Initial learning rate of a refit, which decreases to 0 along a cosine.
+    pub learning_rate: f64,
+}
+
+impl Default for RefitSettings {
+    fn default() -> Self {
+        Self { every: 0, steps: 300, learning_rate: 1e-3 }
+    }
+}
+
+impl RefitSettings {
+    /// Checks that all values are in range.
+    pub fn check(&self) -> Result<(), SettingError> {
+        let unless = SettingError::unless;
+        unless(self.steps > 0, "refit.steps", &self.steps, "must be 1 or more")?;
+        let rate = self.learning_rate > 0.0 && self.learning_rate.is_finite();
+        unless(rate, "refit.learning_rate", &self.learning_rate, "must be above 0")
+    }
+}
+
 impl TaskSettings {
     /// The settings of one agent's training.
     pub fn training(&self) -> TrainingSettings {
@@ -158,6 +194,7 @@ impl TaskSettings {
         let target = self.target > 0.0 && self.target < 1.0;
         unless(target, "target", &self.target, "must be above 0 and below 1")?;
         self.safety.check()?;
+        self.refit.check()?;
         self.agent.check()?;
         self.multiplier.check()?;
         self.train.check()?;

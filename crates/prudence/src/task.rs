@@ -97,6 +97,7 @@ impl Task {
             collect: settings::CollectSettings::default(),
             label: settings::LabelSettings::default(),
             safety: prudence_safety::FitSettings::default(),
+            refit: settings::RefitSettings::default(),
             agent: prudence_agent::AgentSettings::default(),
             multiplier: prudence_agent::MultiplierSettings::default(),
             train: prudence_agent::TrainSettings::default(),

@@ -13,7 +13,7 @@ use prudence_agent::replay::{ReplicaEpisodes, Stored};
 use prudence_core::clock::{Stopwatch, unix_seconds};
 use prudence_core::random::subseed;
 use prudence_data::files::{self, Lines, append_json_lines, read_json_lines, write_json_lines};
-use prudence_data::{Dataset, Episode, Schema, Store};
+use prudence_data::{Dataset, Episode, LabelLog, Schema, Segment, Store, label_path};
 use prudence_nn::{Cpu, Device};
 use prudence_safety::{SafetyModel, Scorer};
 
@@ -21,10 +21,13 @@ use crate::agent::Agent;
 use crate::folder::{AgentFolder, MAX_RECORD_BYTES};
 use crate::session::{Bar, Session};
 use crate::tensorboard::EventFile;
-use crate::{Algorithm, Error, Task, checkpoint};
+use crate::{Algorithm, Error, Task, TaskSettings, checkpoint};
 
+mod refits;
 #[cfg(test)]
 mod tests;
+
+use self::refits::{OwnEpisodes, RefitJob};
 
 /// The CPU as a device; the files of replay buffers, if the task wants them in files, are in `folder`.
 pub(crate) fn cpu(task: &Task, folder: &Path) -> Cpu<f32> {
@@ -50,10 +53,14 @@ pub(crate) struct Data<D: Device> {
 }
 
 impl<D: Device> Data<D> {
-    /// Scores the episodes of each replica, if there are any, once for all agents that use its model.
-    pub(crate) fn new(device: &D, task: &Task, sources: &[Source<'_>]) -> Result<Self, Error> {
+    /// Scores the episodes of each replica, if there are any, once for all agents that use its model. `copies` is 1, or
+    /// the number of a replica's agents that train together, where each needs its own because its model will be refitted.
+    pub(crate) fn new(device: &D, task: &Task, sources: &[Source<'_>], copies: usize) -> Result<Self, Error> {
+        let hashes = sources.iter().map(|source| source.data.map(|data| data.episodes.fingerprint()));
+        let hashes = hashes.map(Option::unwrap_or_default).collect();
+        let sources: Vec<&Source<'_>> = sources.iter().flat_map(|source| std::iter::repeat_n(source, copies)).collect();
         let floor = task.settings().agent.score_floor;
-        let scorer = |source: &Source<'_>| {
+        let scorer = |source: &&Source<'_>| {
             source.model.as_ref().map(|model| Scorer::new(device, std::slice::from_ref(model), floor)).transpose()
         };
         let scorers = sources.iter().map(scorer).collect::<Result<Vec<_>, _>>()?;
@@ -65,14 +72,20 @@ impl<D: Device> Data<D> {
             let episodes = sources.iter().map(|_| -> &[Episode] { &[] });
             Stored::of_replicas(device, &task.scaling(), &scored(&scorers, episodes))?
         };
-        let hash = |source: &Source<'_>| source.data.map(|data| data.episodes.fingerprint()).unwrap_or_default();
         Ok(Self {
             stored: Arc::new(stored),
             models: sources.iter().filter_map(|source| source.model.clone()).collect(),
-            hashes: sources.iter().map(hash).collect(),
+            hashes,
             device: device.clone(),
         })
     }
+}
+
+/// The copies of each source that [`Data::new`] makes.
+pub(crate) fn copies(task: &Task, algorithms: &[Algorithm], session: &Session) -> usize {
+    let refitted = task.settings().refit.every > 0 && algorithms.iter().any(|a| a.constraint().is_some());
+    // On a card the agents of all seeds train together, on a CPU each by itself.
+    if refitted && session.card().is_some() { task.settings().run.seeds as usize } else { 1 }
 }
 
 fn scored<'a, D: Device, E: ?Sized>(
@@ -90,12 +103,16 @@ pub(crate) struct Job {
     pub folder: AgentFolder,
     /// The store of its training episodes.
     pub episodes: PathBuf,
+    /// The seed of the segments that the rule labels.
+    pub label_seed: u64,
 }
 
 /// What is common to agents to train.
 pub(crate) struct Plan<'a, D: Device> {
     pub task: &'a Task,
     pub data: &'a Data<D>,
+    /// What `data` was made of.
+    pub sources: &'a [Source<'a>],
     /// The number of environment steps of each agent.
     pub steps: u64,
 }
@@ -133,16 +150,17 @@ impl<D: Device> Plan<'_, D> {
         let device = self.data.device.fork().map_err(prudence_agent::Error::from)?;
         let mut population = Population::new(&device, setup, &seeds)?;
         let mut runs = Vec::with_capacity(jobs.len());
-        for (agent, (job, seed)) in jobs.iter().zip(seeds).enumerate() {
+        for (agent, (job, seed)) in jobs.iter().zip(&seeds).enumerate() {
             let AgentFolder { algorithm, seed: of_folder, .. } = &job.folder;
             let bar = session.progress().begin(&format!("{} seed {of_folder}", algorithm.name()), self.steps);
             let open = |population: &mut Population<D>| {
-                let hash = setup_hash(population, agent, &self.data.hashes[job.replica], seed)?;
-                OpenRun::open(population, agent, job, self.task.name(), hash, bar)
+                let hash = setup_hash(population, agent, self.task.settings(), &self.data.hashes[job.replica], *seed)?;
+                OpenRun::open(population, agent, job, self.task, hash, bar, session)
             };
             runs.push(open(&mut population));
         }
-        let outcomes = train(&mut population, runs, session)?;
+        let refitting = Refitting { device: &device, plan: self, jobs, seeds, segments: self.segments(jobs)? };
+        let outcomes = refitting.train(&mut population, runs, session)?;
         let of_job = |(job, outcome): (&Job, Result<(), Error>)| {
             outcome.map_err(|source| match source {
                 Error::Stopped => Error::Stopped,
@@ -158,82 +176,175 @@ impl<D: Device> Plan<'_, D> {
     }
 }
 
+impl<D: Device> Plan<'_, D> {
+    /// For refits, the segments of each source's stored episodes to train on.
+    fn segments(&self, jobs: &[Job]) -> Result<Vec<Vec<Segment>>, Error> {
+        let constrained = jobs.iter().any(|job| job.folder.algorithm.constraint().is_some());
+        let of_source = |source: &Source<'_>| match source.data {
+            Some(data) if constrained && self.task.settings().refit.every > 0 => {
+                Ok(data.segments(self.task.settings().safety.held_out)?.training)
+            }
+            _ => Ok(Vec::new()),
+        };
+        self.sources.iter().map(of_source).collect()
+    }
+}
+
 /// The most test episodes of an agent that are played at the same time.
 const MOST_TESTS: u64 = 32;
 
 /// A hash of everything that an agent depends on, except the code and the device.
-fn setup_hash<D: Device>(population: &Population<D>, agent: usize, data: &str, seed: u64) -> Result<String, Error> {
+fn setup_hash<D: Device>(
+    population: &Population<D>,
+    agent: usize,
+    task: &TaskSettings,
+    data: &str,
+    seed: u64,
+) -> Result<String, Error> {
     let mut hash = blake3::Hasher::new();
     let Setup { algorithm, settings, env, rule, .. } = population.setup();
     hash.update(format!("{algorithm:?} {settings:?} {} {} {seed} {data}", env.describe(), rule.text()).as_bytes());
     if let Some(model) = population.model(agent) {
         hash.update(&model.to_bytes()?);
     }
+    if task.refit.every > 0 {
+        hash.update(format!("{:?} {:?} {:?}", task.refit, task.safety, task.label).as_bytes());
+    }
     Ok(hash.finalize().to_hex().to_string())
 }
 
-/// Trains all agents of a population to the end, each in its folder, and returns the outcome of each. An agent whose
-/// files could not be opened is not trained.
-///
-/// Tests take as long for one agent as for all, so an agent that is due for a record waits until every other one is.
-fn train<D: Device>(
-    population: &mut Population<D>,
-    runs: Vec<Result<OpenRun, Error>>,
-    session: &Session,
-) -> Result<Vec<Result<(), Error>>, Error> {
-    let mut agents: Vec<Training> = runs.into_iter().map(Training::new).collect();
-    for (agent, training) in agents.iter_mut().enumerate() {
-        training.is_running = training.outcome.is_ok() && !population.done(agent);
-        if !training.is_running {
-            population.stop(agent);
+/// Agents in training, with what their refits need.
+struct Refitting<'a, D: Device> {
+    device: &'a D,
+    plan: &'a Plan<'a, D>,
+    jobs: &'a [Job],
+    /// The agents' seeds.
+    seeds: Vec<u64>,
+    /// Per source.
+    segments: Vec<Vec<Segment>>,
+}
+
+impl<D: Device> Refitting<'_, D> {
+    /// Trains all agents of a population to the end, each in its folder, and returns the outcome of each. An agent whose
+    /// files could not be opened is not trained.
+    ///
+    /// Tests and refits take as long for one agent as for all, so an agent that is due for either waits until every other
+    /// one is.
+    fn train(
+        &self,
+        population: &mut Population<D>,
+        runs: Vec<Result<OpenRun, Error>>,
+        session: &Session,
+    ) -> Result<Vec<Result<(), Error>>, Error> {
+        let mut agents: Vec<Training> = runs.into_iter().map(Training::new).collect();
+        for (agent, training) in agents.iter_mut().enumerate() {
+            training.is_running = training.outcome.is_ok() && !population.done(agent);
+            if !training.is_running {
+                population.stop(agent);
+            }
         }
-    }
-    while agents.iter().any(|training| training.is_running) {
-        let ended = population.lockstep()?;
-        if ended.is_empty() && !agents.iter().all(Training::waits_or_has_ended) {
-            continue;
-        }
-        let stopping = session.stopping();
-        let mut complete = Vec::new();
-        for Ended { agent, episode } in ended {
-            let training = &mut agents[agent];
-            match episode {
-                Ok(episode) => {
-                    training.is_waiting = training.run.as_mut().is_some_and(|run| run.add(population, agent, episode));
-                    population.pause(agent, training.is_waiting);
-                    if !training.is_waiting {
-                        complete.push(agent);
+        // A stop before a refit leaves it to the process that resumes.
+        let resumed: Vec<usize> = (0..agents.len()).filter(|agent| agents[*agent].is_running).collect();
+        let mut stopping = self.refit(&mut agents, population, &resumed, session)?;
+        while agents.iter().any(|training| training.is_running) {
+            let ended = population.lockstep()?;
+            if ended.is_empty() && !agents.iter().all(Training::waits_or_has_ended) {
+                continue;
+            }
+            stopping |= session.stopping();
+            let mut complete = Vec::new();
+            for Ended { agent, episode } in ended {
+                let training = &mut agents[agent];
+                match episode {
+                    Ok(episode) => {
+                        training.then(|run| run.add(population, agent, self, episode));
+                        training.is_waiting =
+                            self.record_is_due(training, population, agent) || self.refit_is_due(population, agent);
+                        population.pause(agent, training.is_waiting);
+                        if !training.is_waiting {
+                            complete.push(agent);
+                        }
                     }
+                    Err(error) => training.fail(error.into()),
                 }
-                Err(error) => training.fail(error.into()),
+            }
+            if stopping || agents.iter().all(Training::waits_or_has_ended) {
+                let waiting: Vec<usize> = (0..agents.len()).filter(|agent| agents[*agent].is_waiting).collect();
+                let is_due = |agent: &usize| self.record_is_due(&agents[*agent], population, *agent);
+                let tested: Vec<usize> = waiting.iter().copied().filter(is_due).collect();
+                for (agent, record) in tested.iter().zip(population.record(&tested)?) {
+                    agents[*agent].then(|run| run.record(&record?, population, *agent, session));
+                }
+                if !stopping {
+                    stopping = self.refit(&mut agents, population, &waiting, session)?;
+                }
+                for agent in &waiting {
+                    agents[*agent].is_waiting = false;
+                    population.pause(*agent, false);
+                }
+                complete.extend(waiting);
+            }
+            for agent in complete {
+                let (training, done) = (&mut agents[agent], population.done(agent));
+                training.then(|run| run.checkpoint_if_due(population, agent, stopping));
+                if stopping && !done {
+                    training.then(|_| Err(Error::Stopped));
+                }
+                training.is_running &= !done;
+            }
+            for (agent, _) in agents.iter().enumerate().filter(|(_, training)| !training.is_running) {
+                population.stop(agent);
             }
         }
-        if stopping || agents.iter().all(Training::waits_or_has_ended) {
-            let tested: Vec<usize> = (0..agents.len()).filter(|agent| agents[*agent].is_waiting).collect();
-            for (agent, record) in tested.iter().zip(population.record(&tested)?) {
-                let training = &mut agents[*agent];
-                training.is_waiting = false;
-                population.pause(*agent, false);
-                training.then(|run| run.record(&record?, population, *agent, session));
-            }
-            complete.extend(tested);
+        for (agent, training) in agents.iter_mut().enumerate() {
+            training.then(|run| run.end(population, agent, session));
         }
-        for agent in complete {
-            let (training, done) = (&mut agents[agent], population.done(agent));
-            training.then(|run| run.checkpoint_if_due(population, agent, stopping));
-            if stopping && !done {
-                training.then(|_| Err(Error::Stopped));
+        Ok(agents.into_iter().map(|training| training.outcome).collect())
+    }
+
+    fn record_is_due(&self, training: &Training, population: &Population<D>, agent: usize) -> bool {
+        let every = population.setup().settings.train.record_every;
+        training.run.as_ref().is_some_and(|run| run.passed(every) || population.done(agent))
+    }
+
+    fn refit_is_due(&self, population: &Population<D>, agent: usize) -> bool {
+        refits::is_due(population, agent, &self.plan.task.settings().refit)
+    }
+
+    /// Refits the models of those of these agents that are due. Returns whether a stop was requested before the end, so
+    /// that nothing has changed.
+    fn refit(
+        &self,
+        agents: &mut [Training],
+        population: &mut Population<D>,
+        which: &[usize],
+        session: &Session,
+    ) -> Result<bool, Error> {
+        let mut jobs: Vec<RefitJob<'_>> = Vec::new();
+        for (agent, training) in agents.iter_mut().enumerate() {
+            let is_due = which.contains(&agent) && training.outcome.is_ok() && self.refit_is_due(population, agent);
+            let replica = self.jobs[agent].replica;
+            let (seed, segments) = (self.seeds[agent], &self.segments[replica][..]);
+            let stored = self.plan.sources[replica].data.map(|data| &data.episodes);
+            if let Some(own) = training.run.as_mut().and_then(|run| run.own.as_mut()).filter(|_| is_due) {
+                jobs.push(RefitJob { agent, seed, stored, segments, own });
             }
-            training.is_running &= !done;
         }
-        for (agent, _) in agents.iter().enumerate().filter(|(_, training)| !training.is_running) {
-            population.stop(agent);
+        if jobs.is_empty() {
+            return Ok(false);
+        }
+        let refitted: Vec<usize> = jobs.iter().map(|job| job.agent).collect();
+        match refits::refit(self.device, self.plan.task, population, &mut jobs, session) {
+            Err(error) if error.is_stop() => Ok(true),
+            Err(error) => Err(error),
+            Ok(outcomes) => {
+                for (agent, outcome) in refitted.into_iter().zip(outcomes) {
+                    agents[agent].then(|_| outcome);
+                }
+                Ok(false)
+            }
         }
     }
-    for (agent, training) in agents.iter_mut().enumerate() {
-        training.then(|run| run.end(population, agent, session));
-    }
-    Ok(agents.into_iter().map(|training| training.outcome).collect())
 }
 
 /// How far an agent of a population is.
@@ -241,7 +352,7 @@ struct Training {
     run: Option<OpenRun>,
     outcome: Result<(), Error>,
     is_running: bool,
-    /// Whether a record is due.
+    /// Whether a record or a refit is due.
     is_waiting: bool,
 }
 
@@ -279,6 +390,9 @@ struct OpenRun {
     store: Store,
     hash: String,
     pending: Vec<Episode>,
+    /// The labels of all of its episodes, and these episodes, where the safety model is refitted.
+    labels: LabelLog,
+    own: Option<OwnEpisodes>,
     records: usize,
     events: EventFile,
     watch: Stopwatch,
@@ -296,12 +410,16 @@ impl OpenRun {
     fn open<D: Device>(
         population: &mut Population<D>,
         agent: usize,
-        Job { folder, episodes, .. }: &Job,
-        task: &str,
+        Job { folder, episodes, label_seed, .. }: &Job,
+        task: &Task,
         hash: String,
         bar: Box<dyn Bar>,
+        session: &Session,
     ) -> Result<Self, Error> {
         files::create_dir(&folder.dir)?;
+        let refitted = task.settings().refit.every > 0 && population.setup().algorithm.constraint().is_some();
+        let own = || OwnEpisodes::create(&folder.dir, &schema(population, task.name()), session);
+        let mut own = refitted.then(own).transpose()?;
         let (store, records) = if folder.checkpoint().exists() {
             let sizes = population.tensor_sizes();
             let (state, records) = checkpoint::load(population.networks(), &sizes, &hash, &folder.checkpoint())?;
@@ -315,8 +433,15 @@ impl OpenRun {
                 return Err(Error::content(&episodes.join("index.jsonl"), problem));
             }
             store.truncate(state.counters.episode)?;
-            let own = store.read_without_signals(0..store.len())?;
-            population.restore(agent, state, &own)?;
+            LabelLog::open(&label_path(episodes))?.truncate(state.counters.episode)?;
+            if let Some(own) = &mut own {
+                own.restore(task, *label_seed, store.read(0..store.len())?, state.counters.refits.episode)?;
+            }
+            let played = store.read_without_signals(0..store.len())?;
+            if let Some(model) = state.model.clone().filter(|model| population.model(agent) != Some(model)) {
+                population.replace_models(&[(agent, model)])?;
+            }
+            population.restore(agent, state, &played)?;
             (store, records)
         } else {
             // Without a checkpoint, existing files are from a run that was killed before its first checkpoint.
@@ -326,7 +451,7 @@ impl OpenRun {
                 return Err(Error::content(&folder.checkpoint(), "missing, but there are episodes from after it"));
             }
             files::remove(episodes)?;
-            (Store::create(episodes, schema(population, task))?, 0)
+            (Store::create(episodes, schema(population, task.name()))?, 0)
         };
         for path in [folder.metrics(), folder.timing()] {
             keep_lines(&path, records)?;
@@ -344,6 +469,8 @@ impl OpenRun {
             store,
             hash,
             pending: Vec::new(),
+            labels: LabelLog::open(&label_path(episodes))?,
+            own,
             records,
             events,
             watch: Stopwatch::start(),
@@ -352,12 +479,21 @@ impl OpenRun {
         })
     }
 
-    /// Takes a completed episode of the agent. Returns whether a record is due.
-    fn add<D: Device>(&mut self, population: &Population<D>, agent: usize, episode: Episode) -> bool {
+    /// Takes a completed episode of the agent.
+    fn add<D: Device>(
+        &mut self,
+        population: &Population<D>,
+        agent: usize,
+        refitting: &Refitting<'_, D>,
+        episode: Episode,
+    ) -> Result<(), Error> {
+        if let Some(own) = &mut self.own {
+            own.add(refitting.plan.task, refitting.jobs[agent].label_seed, episode.clone())?;
+        }
         self.pending.push(episode);
         (self.step_before, self.step) = (self.step, population.counters(agent).step);
         self.bar.set(self.step);
-        self.passed(population.setup().settings.train.record_every) || population.done(agent)
+        Ok(())
     }
 
     /// Whether the last episode took the training past a multiple of `every` steps.
@@ -426,6 +562,10 @@ impl OpenRun {
         if !self.pending.is_empty() {
             self.store.append(&self.pending)?;
             self.pending.clear();
+        }
+        if let Some(own) = &mut self.own {
+            self.labels.append(&own.unwritten)?;
+            own.unwritten.clear();
         }
         let state = population.state(agent)?;
         checkpoint::save(&state, population.networks(), &self.hash, self.records, &self.folder.checkpoint())
@@ -524,7 +664,7 @@ pub(crate) fn jobs(
         for (replica, task) in replicas.iter().enumerate() {
             for seed in task.settings().seeds() {
                 let (folder, episodes) = place(replica, *algorithm, seed);
-                jobs.push(Job { replica, folder, episodes });
+                jobs.push(Job { replica, folder, episodes, label_seed: task.settings().run.seed });
             }
         }
     }

@@ -137,7 +137,8 @@ fn prefix_label(segment: &Segment, length: usize, prefix_every: usize) -> Option
     wanted.then(|| segment.prefix_label(length)).flatten()
 }
 
-fn labelled_prefixes(segment: &Segment, prefix_every: usize) -> usize {
+/// The number of a segment's prefixes whose labels enter the loss.
+pub fn labelled_prefixes(segment: &Segment, prefix_every: usize) -> usize {
     (1..=segment.end - segment.start).filter(|n| prefix_label(segment, *n, prefix_every).is_some()).count()
 }
 
@@ -374,11 +375,46 @@ pub struct FitData<'a, E: ?Sized> {
     pub seed: u64,
 }
 
+/// What a replica's models are fitted to again.
+pub struct RefitData<'a, E: ?Sized> {
+    /// The models to continue from.
+    pub model: &'a SafetyModel,
+    /// The episodes.
+    pub episodes: &'a E,
+    /// Lists of segments of these episodes, each of which fills an equal share of every batch.
+    pub pools: Vec<&'a [Segment]>,
+    /// The seed of the batches.
+    pub seed: u64,
+}
+
+/// The segments that a replica's batches are drawn from.
+struct Draws<'a, E: ?Sized> {
+    episodes: &'a E,
+    /// See [`RefitData::pools`].
+    pools: Vec<&'a [Segment]>,
+    seed: u64,
+}
+
+impl<'a, E: ?Sized> Draws<'a, E> {
+    /// Batch number `step` of a member: each pool fills its share with segments drawn uniformly.
+    fn batch(&self, step: usize, [member, members]: [usize; 2], drawn: &mut [u32]) -> Vec<&'a Segment> {
+        let (size, pools) = (drawn.len(), self.pools.len());
+        let mut batch = Vec::with_capacity(size);
+        for (pool, segments) in self.pools.iter().enumerate() {
+            let drawn = &mut drawn[size * pool / pools..size * (pool + 1) / pools];
+            let stream = StreamId::new(self.seed, "safety-batches", (pool * members + member) as u64);
+            stream.below(step as u64 * blocks(size), segments.len() as u32, drawn);
+            batch.extend(drawn.iter().map(|index| &segments[*index as usize]));
+        }
+        batch
+    }
+}
+
 /// A fit in progress, of one or more replicas. Which segments a step uses depends only on the replica's seed and on the
 /// number of the step, so a fit that continues from a [`FitState`] gives the same bits as an uninterrupted one.
 pub struct Fit<'a, D: Device, E: ?Sized> {
     fitter: Fitter<D>,
-    data: Vec<FitData<'a, E>>,
+    draws: Vec<Draws<'a, E>>,
     /// Where the device holds the episodes.
     on_device: Option<OnDevice<D>>,
     step: usize,
@@ -431,17 +467,45 @@ impl<'a, D: Device, E: Episodes + ?Sized> Fit<'a, D, E> {
     /// Starts a fit to the training segments of each replica.
     pub fn new(device: &D, data: Vec<FitData<'a, E>>, horizon: usize, settings: &FitSettings) -> Result<Self, Error> {
         let models = data.iter().map(|data| data.initial(horizon, settings)).collect::<Result<Vec<_>, _>>()?;
+        let draws = data.into_iter().map(|FitData { episodes, training, seed }| Draws {
+            episodes,
+            pools: vec![training],
+            seed,
+        });
+        Self::of(device, models, draws.collect(), settings)
+    }
+
+    /// Starts a fit of each replica from models that were fitted before, with fresh moments.
+    pub fn again(device: &D, data: Vec<RefitData<'a, E>>, settings: &FitSettings) -> Result<Self, Error> {
+        let models = data.iter().map(|data| data.model.clone()).collect();
+        let draws = data.into_iter().map(|RefitData { episodes, mut pools, seed, .. }| {
+            pools.retain(|pool| !pool.is_empty());
+            Draws { episodes, pools, seed }
+        });
+        let draws: Vec<_> = draws.collect();
+        if draws.iter().any(|draws| draws.pools.is_empty()) {
+            return Err(Error::Data("no labelled episode to train on".into()));
+        }
+        Self::of(device, models, draws, settings)
+    }
+
+    fn of(
+        device: &D,
+        models: Vec<SafetyModel>,
+        draws: Vec<Draws<'a, E>>,
+        settings: &FitSettings,
+    ) -> Result<Self, Error> {
         let fitter = Fitter::new(device, models, settings)?;
-        let episodes: Vec<&E> = data.iter().map(|data| data.episodes).collect();
+        let episodes: Vec<&E> = draws.iter().map(|draws| draws.episodes).collect();
         let on_device = D::HOLDS_EPISODES.then(|| OnDevice::new(device, &fitter.shape, &episodes)).transpose()?;
         Ok(Self {
             on_device,
             step: 0,
             losses: vec![f32::NAN; fitter.members],
-            diverged: vec![None; data.len()],
+            diverged: vec![None; draws.len()],
             drawn: vec![0; settings.batch],
             fitter,
-            data,
+            draws,
         })
     }
 
@@ -462,18 +526,16 @@ impl<'a, D: Device, E: Episodes + ?Sized> Fit<'a, D, E> {
 
     /// One step of gradient descent. It is an error if the fits of all replicas have diverged.
     pub fn step(&mut self) -> Result<(), Error> {
-        let FitSettings { ensemble, batch, steps, learning_rate, .. } = self.fitter.settings;
+        let FitSettings { ensemble, steps, learning_rate, .. } = self.fitter.settings;
         let mut batches = Vec::with_capacity(self.fitter.members);
-        for FitData { training, seed, .. } in &self.data {
-            for member in 0..ensemble as u64 {
-                let stream = StreamId::new(*seed, "safety-batches", member);
-                stream.below(self.step as u64 * blocks(batch), training.len() as u32, &mut self.drawn);
-                batches.push(self.drawn.iter().map(|index| &training[*index as usize]).collect());
+        for draws in &self.draws {
+            for member in 0..ensemble {
+                batches.push(draws.batch(self.step, [member, ensemble], &mut self.drawn));
             }
         }
         let progress = self.step as f64 / steps as f64;
         let rate = learning_rate * 0.5 * (1.0 + (std::f64::consts::PI * progress).cos());
-        let episodes: Vec<&E> = self.data.iter().map(|data| data.episodes).collect();
+        let episodes: Vec<&E> = self.draws.iter().map(|draws| draws.episodes).collect();
         let source = match &self.on_device {
             Some(episodes) => Source::Device(episodes),
             None => Source::Host(&episodes),
@@ -523,7 +585,7 @@ impl<'a, D: Device, E: Episodes + ?Sized> Fit<'a, D, E> {
             let FitState { parameters, moments: [first, second], .. } = state;
             state.step == *step && [parameters, first, second].iter().all(|x| x.len() == each)
         };
-        if *step > self.fitter.settings.steps || states.len() != self.data.len() || !states.iter().all(fits) {
+        if *step > self.fitter.settings.steps || states.len() != self.draws.len() || !states.iter().all(fits) {
             return Err(Error::Data("the saved state of the fit has other sizes than its settings".into()));
         }
         let Fitter { device, parameters: own, steps, .. } = &mut self.fitter;

@@ -15,7 +15,7 @@ mod scorer;
 mod sequences;
 mod settings;
 
-pub use fit::{Fit, FitData, FitState};
+pub use fit::{Fit, FitData, FitState, RefitData};
 pub use model::{Error, ModelShape, SafetyModel};
 pub use quality::Quality;
 pub use scorer::{EpisodeScores, Rating, Scorer, Tracker};

@@ -153,6 +153,56 @@ pub struct Counters {
     pub metrics: UpdateMetrics,
     /// What the multiplier last compared.
     pub estimate: Option<ConstraintEstimate>,
+    /// The refits of the safety model.
+    pub refits: Refits,
+}
+
+/// The refits of an agent's safety model so far.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Refits {
+    /// Their number.
+    pub count: u64,
+    /// The agent's environment steps and completed episodes at the last one.
+    pub step: u64,
+    /// See `step`.
+    pub episode: u64,
+    /// Labels of the agent's own episodes that they used: one per labelled span.
+    pub labels: u64,
+    /// Verdicts on prefixes that those labels imply.
+    pub verdicts: u64,
+    /// How the model before the last refit judged the agent's episodes since the refit before it, which it had not been
+    /// fitted to.
+    pub judged: Judged,
+}
+
+/// A model's verdicts on labelled episodes, where P >= 0.5 counts as "safe".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Judged {
+    /// Safe episodes.
+    pub safe: u64,
+    /// Those that the model calls unsafe.
+    pub safe_called_unsafe: u64,
+    /// Episodes that are not safe.
+    pub not_safe: u64,
+    /// Those that the model calls safe.
+    pub unsafe_called_safe: u64,
+}
+
+impl Judged {
+    /// Of pairs of log P and the label.
+    pub fn of(predictions: impl IntoIterator<Item = (f32, bool)>) -> Self {
+        let mut judged = Self::default();
+        for (log_prob, safe) in predictions {
+            let called_safe = log_prob >= 0.5f32.ln();
+            let (cases, errors) = match safe {
+                true => (&mut judged.safe, &mut judged.safe_called_unsafe),
+                false => (&mut judged.not_safe, &mut judged.unsafe_called_safe),
+            };
+            *cases += 1;
+            *errors += u64::from(called_safe != safe);
+        }
+        judged
+    }
 }
 
 /// The end of an agent's episode, or of the agent's training by an error.
@@ -180,6 +230,8 @@ struct Member {
     paused: bool,
     /// Episodes of a restored state that have not been scored yet, the oldest first.
     unscored: Vec<Episode>,
+    /// The place of the first of them among the agent's own episodes.
+    first_unscored: usize,
     /// The last update's measurements have not been read from the device yet.
     unread_metrics: bool,
 }
@@ -266,6 +318,7 @@ impl<D: Device> Population<D> {
                 stopped: false,
                 paused: false,
                 unscored: Vec::new(),
+                first_unscored: 0,
                 unread_metrics: false,
             })
         };

@@ -169,7 +169,7 @@ impl<D: Device> Population<D> {
     fn untested(&mut self, agent: usize, log_temperature: f32) -> Record {
         let member = &mut self.members[agent];
         let (sum, n) = std::mem::take(&mut member.counters.returns);
-        let Counters { step, episode, update, metrics, estimate, .. } = &member.counters;
+        let Counters { step, episode, update, metrics, estimate, refits, .. } = &member.counters;
         let of_head = |numbers: &[f64], k: usize| numbers.get(k).copied().unwrap_or(0.0);
         Record {
             step: *step,
@@ -185,6 +185,7 @@ impl<D: Device> Population<D> {
             safety_critic_loss: of_head(&metrics.losses, 1),
             entropy: metrics.entropy,
             temperature: f64::from(log_temperature).exp(),
+            refits: refits.clone(),
             ..Record::default()
         }
     }

@@ -6,10 +6,10 @@ use prudence_data::Episode;
 use prudence_nn::Device;
 use prudence_safety::{SafetyModel, Scorer};
 
-use super::{Counters, Population, SelectedPolicy};
+use super::{Counters, Population, Refits, SelectedPolicy};
 use crate::Error;
 use crate::multiplier::Multiplier;
-use crate::replay::{NewStep, OwnStep, Stored};
+use crate::replay::{NewStep, OwnStep};
 use crate::safesac::Agents;
 
 /// Everything that an agent is between two of its episodes, except for the stored episodes themselves.
@@ -90,9 +90,16 @@ impl<D: Device> Population<D> {
         if D::PASSES_EQUAL_STEPS || scorer.is_none() {
             self.replay.restore(agent, episodes, scorer)?;
         } else {
+            // Those before the last refit were scored in whole passes, too.
             self.replay.restore(agent, episodes, None)?;
-            let kept = self.replay.own_episodes(agent);
-            self.members[agent].unscored = episodes[episodes.len() - kept..].to_vec();
+            let dropped = episodes.len() - self.replay.own_episodes(agent);
+            let passed = (state.counters.refits.episode as usize).saturating_sub(dropped);
+            if let Some(scorer) = scorer {
+                self.replay.score_own_again(agent, scorer, 0..passed)?;
+            }
+            let member = &mut self.members[agent];
+            member.first_unscored = passed;
+            member.unscored = episodes[dropped + passed..].to_vec();
         }
         let tensors = tensors!(&mut self.learner.agents, &mut);
         for (Tensor { buffer, each, .. }, (_, numbers)) in tensors.into_iter().zip(&state.tensors) {
@@ -111,12 +118,13 @@ impl<D: Device> Population<D> {
         let a = self.setup.spec.action.dim();
         let unscored: Vec<Vec<Episode>> =
             self.members.iter_mut().map(|member| std::mem::take(&mut member.unscored)).collect();
-        let mut places = vec![OwnStep { episode: 0, t: 0 }; unscored.len()];
+        let first: Vec<usize> = self.members.iter().map(|member| member.first_unscored).collect();
+        let mut places: Vec<OwnStep> = first.iter().map(|episode| OwnStep { episode: *episode, t: 0 }).collect();
         let mut sums = Vec::new();
         loop {
             let mut active = vec![false; unscored.len()];
             for (agent, OwnStep { episode, t }) in places.iter().enumerate() {
-                let Some(stored) = unscored[agent].get(*episode) else { continue };
+                let Some(stored) = unscored[agent].get(episode - first[agent]) else { continue };
                 active[agent] = true;
                 if *t == 0 {
                     self.actor.start(agent);
@@ -133,7 +141,7 @@ impl<D: Device> Population<D> {
             self.actor.score(&self.actions, &active)?;
             let Some(tracker) = &self.actor.tracker else { return Ok(()) };
             let step = |(agent, place): (usize, &OwnStep)| {
-                let episode = unscored[agent].get(place.episode)?;
+                let episode = unscored[agent].get(place.episode - first[agent])?;
                 let step = NewStep {
                     action: episode.action(place.t),
                     reward: episode.rewards[place.t],
@@ -144,8 +152,9 @@ impl<D: Device> Population<D> {
             };
             let steps: Vec<_> = places.iter().enumerate().map(step).collect();
             self.replay.write_again(&steps, tracker);
-            let ends =
-                |agent: usize, place: &OwnStep| active[agent] && place.t + 1 == unscored[agent][place.episode].len();
+            let ends = |agent: usize, place: &OwnStep| {
+                active[agent] && place.t + 1 == unscored[agent][place.episode - first[agent]].len()
+            };
             if places.iter().enumerate().any(|(agent, place)| ends(agent, place)) {
                 self.actor.sums(&mut sums)?;
             }
@@ -181,38 +190,65 @@ impl<D: Device> Population<D> {
         Ok(())
     }
 
-    /// Replaces the safety models in the middle of a training, running episodes included: the replay is scored again, and
-    /// agents continue with the memory that the new models have of their episodes. `stored` has the same episodes as
-    /// before, scored by the new models. Selected policies keep the model that they were selected with.
-    pub fn replace_models(&mut self, models: Vec<Arc<SafetyModel>>, stored: Arc<Stored<D>>) -> Result<(), Error> {
-        if models.len() != self.setup.models.len() {
-            return Err(Error::Replicas { agents: self.members.len(), replicas: models.len() });
-        }
-        for model in &models {
-            same_shape(Some(model), self.setup.models.first())?;
+    /// Replaces the safety models of these replicas in the middle of a training, running episodes included: the stored
+    /// episodes and the agents' own are scored again, and agents continue with the memory that the new models have of
+    /// their episodes. Selected policies keep the model that they were selected with. Models that do not match change
+    /// nothing.
+    pub fn replace_models(&mut self, models: &[(usize, Arc<SafetyModel>)]) -> Result<(), Error> {
+        for (replica, model) in models {
+            let Some(old) = self.setup.models.get(*replica) else {
+                return Err(Error::Replicas { agents: self.members.len(), replicas: *replica + 1 });
+            };
+            same_shape(Some(model), Some(old))?;
         }
         let floor = self.setup.settings.agent.score_floor;
-        let scorers = models.iter().map(|model| Scorer::new(&self.device, std::slice::from_ref(model), floor));
-        let scorers: Vec<Scorer<D>> = scorers.collect::<Result<_, _>>()?;
-        let Some(first) = scorers.first() else { return Ok(()) };
-        let scorer = Scorer::new(&self.device, &models, floor)?;
-        let of_agent = |agent: usize| scorers.get(self.replica(agent)).unwrap_or(first);
         let mut running = Vec::new();
-        for (agent, member) in self.members.iter().enumerate().filter(|(_, member)| !member.recorder.done()) {
-            running
-                .extend(of_agent(agent).score(&[member.recorder.episode()])?.into_iter().map(|scores| (agent, scores)));
+        for (replica, model) in models {
+            let scorer = Scorer::new(&self.device, std::slice::from_ref(model), floor)?;
+            if self.setup.constrained() {
+                self.replay.score_stored_again(*replica, &scorer)?;
+            }
+            for agent in self.agents_of(*replica) {
+                let recorder = &self.members[agent].recorder;
+                if !recorder.done() {
+                    running.extend(scorer.score(&[recorder.episode()])?.into_iter().map(|scores| (agent, scores)));
+                }
+                if self.setup.constrained() {
+                    self.replay.score_own_again(agent, &scorer, 0..self.replay.own_episodes(agent))?;
+                }
+            }
+            self.scorers[*replica] = scorer;
+            self.setup.models[*replica] = model.clone();
         }
-        let of_agents: Vec<&Scorer<D>> = (0..self.members.len()).map(of_agent).collect();
-        let scored = if self.setup.constrained() { of_agents.as_slice() } else { &[] };
-        self.replay.score_again(stored.clone(), scored)?;
-        self.actor.replace_scorer(scorer);
+        if !models.is_empty() {
+            self.actor.replace_scorer(Scorer::new(&self.device, &self.setup.models, floor)?);
+        }
         for (agent, scores) in &running {
             self.actor.continue_from(*agent, scores);
         }
-        self.scorers = scorers;
-        self.setup.models = models;
-        self.setup.stored = stored;
         Ok(())
+    }
+
+    /// Continues an agent, which is between two of its episodes and shares its model with no other, with a refitted one.
+    pub fn refit(&mut self, agent: usize, model: Arc<SafetyModel>, refits: Refits) -> Result<(), Error> {
+        let (agents, replicas) = (self.members.len(), self.setup.models.len());
+        if agents != replicas {
+            return Err(Error::Replicas { agents, replicas });
+        }
+        self.replace_models(&[(agent, model)])?;
+        self.members[agent].counters.refits = refits;
+        Ok(())
+    }
+
+    /// The floored sums of log P of an agent's most recent episodes.
+    pub fn recent_sums(&self, agent: usize, episodes: usize) -> Vec<f32> {
+        self.replay.recent_sums(agent, episodes)
+    }
+
+    /// The agents that use a replica's model.
+    fn agents_of(&self, replica: usize) -> std::ops::Range<usize> {
+        let each = self.members.len() / self.setup.models.len();
+        replica * each..(replica + 1) * each
     }
 }
 
