@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use prudence_core::random::StreamId;
+use prudence_core::random::{StreamId, blocks};
 use prudence_data::{Episode, Episodes};
 use prudence_nn::Device;
 use prudence_nn::work::{Appended, Room, Scored, Table, Tables, Units};
@@ -543,11 +543,22 @@ impl<D: Device> Replay<D> {
         }
     }
 
-    /// Draws transitions uniformly: row numbers for [`Device::gather`]. Element i of the stream, below the number of
-    /// transitions, is the index of draw i: shared transitions first, then the agent's own, each in order.
-    pub fn draw(&self, agent: usize, rows: &mut [u32], stream: StreamId) {
+    /// Draws transitions: row numbers for [`Device::gather`]. The first `own_share` of them are uniform over the agent's
+    /// own, if it has any; the others are uniform over all if that share is 0, otherwise over the shared ones, if there
+    /// are any. Element i of the stream is the index of draw i: shared transitions first, then the agent's own, each in
+    /// order; the second of two parts begins at a new block.
+    pub fn draw(&self, agent: usize, rows: &mut [u32], own_share: f64, stream: StreamId) {
         let own = &self.own[agent];
-        stream.below(0, (own.shared.len() + own.transitions.len()) as u32, rows);
+        let (shared, all) = (own.shared.len(), own.shared.len() + own.transitions.len());
+        let share = match (own_share > 0.0, shared, own.transitions.len()) {
+            (true, 1.., 1..) => (own_share * rows.len() as f64).round() as usize,
+            _ => 0,
+        };
+        let (first, second) = rows.split_at_mut(share);
+        let from = if share > 0 { shared } else { all };
+        stream.below(0, (all - shared) as u32, first);
+        first.iter_mut().for_each(|row| *row += shared as u32);
+        stream.below(blocks(share), from as u32, second);
         for row in rows {
             let index = *row as usize;
             *row = match index.checked_sub(own.shared.len()) {

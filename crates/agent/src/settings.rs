@@ -307,6 +307,12 @@ pub struct TrainSettings {
     pub random_steps: u64,
     /// Updates per environment step; may be a fraction.
     pub updates_per_step: f64,
+    /// Share of each batch that is drawn from the agent's own steps where there are stored episodes, too. 0: as all
+    /// others, so that the share grows with their number.
+    pub own_share: f64,
+    /// Of so many training episodes of a safe agent, one plays the policy's mode instead of drawn actions. What is tested
+    /// is then also learned from and labelled. 0: none.
+    pub mode_every: u64,
     /// Capacity of the replay buffer, in transitions.
     pub capacity: usize,
     /// Where replay buffers are kept.
@@ -327,6 +333,8 @@ impl Default for TrainSettings {
             steps: 1_000_000,
             random_steps: 10_000,
             updates_per_step: 1.0,
+            own_share: 0.0,
+            mode_every: 0,
             capacity: 1_000_000,
             replay: ReplayPlace::Memory,
             precision: Precision::Tf32,
@@ -342,6 +350,8 @@ impl TrainSettings {
     pub fn check(&self) -> Result<(), SettingError> {
         let updates = (0.0..=1000.0).contains(&self.updates_per_step);
         SettingError::unless(updates, "train.updates_per_step", &self.updates_per_step, "must lie in [0, 1000]")?;
+        let share = (0.0..=1.0).contains(&self.own_share);
+        SettingError::unless(share, "train.own_share", &self.own_share, "must lie in [0, 1]")?;
         for (key, n) in [
             ("train.steps", self.steps),
             ("train.record_every", self.record_every),

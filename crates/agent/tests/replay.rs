@@ -254,3 +254,32 @@ fn recent_rows_come_from_the_window_alone() {
         }
     }
 }
+
+/// The first part of each batch comes from the agent's own steps alone, the rest from the stored ones alone, each
+/// uniformly; where there are only steps of one kind, all are drawn from these.
+#[test]
+fn a_share_of_each_batch_is_the_agents_own() {
+    let (stored, own) = ([named_episode(1, 30, false)], [named_episode(2, 4, true), named_episode(3, 6, true)]);
+    let drawn = |stored: &[Episode], own: &[Episode], share: f64| -> [BTreeSet<u32>; 2] {
+        let mut replay = replay(None, false, 1000, stored, 1);
+        push(&mut replay, 0, None, own);
+        let mut rows = vec![0; 1000];
+        let mut names = [BTreeSet::new(), BTreeSet::new()];
+        replay.draw(0, &mut rows, share, StreamId::new(4, "draws", 0));
+        let d = Device::new();
+        let mut batch = prudence_nn::work::Batch::new(&d, 1, rows.len(), replay.state_width(), 1).unwrap();
+        prudence_nn::Device::gather(&d, &replay.tables(), &rows, &mut batch);
+        for (i, reward) in batch.reward.iter().enumerate() {
+            names[usize::from(i >= 300)].insert((reward / 0.5) as u32); // the name of the step, plus one half
+        }
+        names
+    };
+    let of = |episodes: &[Episode]| -> BTreeSet<u32> {
+        episodes.iter().flat_map(|e| e.rewards.iter().map(|reward| *reward as u32)).collect()
+    };
+    let both = of(&[&stored[..], &own].concat());
+    assert_eq!(drawn(&stored, &own, 0.3), [of(&own), of(&stored)]);
+    assert_eq!(drawn(&stored, &own, 0.0)[1], both);
+    assert_eq!(drawn(&stored, &[], 0.3), [of(&stored), of(&stored)]);
+    assert_eq!(drawn(&[], &own, 0.3), [of(&own), of(&own)]);
+}

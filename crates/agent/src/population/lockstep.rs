@@ -97,6 +97,9 @@ impl<D: Device> Population<D> {
         let warm_up = nothing_stored && member.counters.step < self.setup.settings.train.random_steps;
         member.warm_up = warm_up.then(|| stream(seed, "warm-up", index));
         member.centre.clear();
+        let every = self.setup.settings.train.mode_every;
+        let constrained = self.setup.algorithm.constraint().is_some();
+        member.plays_mode = constrained && !warm_up && every > 0 && (index + 1).is_multiple_of(every);
         member.recorder.start(subseed(seed, "train", index))?;
         self.actor.start(agent);
         let tracker = self.actor.tracker.as_ref().filter(|_| self.setup.constrained());
@@ -104,21 +107,29 @@ impl<D: Device> Population<D> {
         Ok(())
     }
 
-    /// Chooses every active agent's action: from its policy or, in a warm-up, at random around a centre that stays the same
-    /// for the whole episode (with uniform noise alone an agent hardly moves, and hardly any episode was safe).
+    /// Chooses every active agent's action: drawn from its policy, the policy's mode or, in a warm-up, at random around a
+    /// centre that stays the same for the whole episode (with uniform noise alone an agent hardly moves, and hardly any episode was safe).
     fn choose(&mut self, active: &[bool]) -> Result<(), Error> {
         let a = self.setup.spec.action.dim();
-        let mut policies = false;
+        let (mut drawn, mut modes) = (false, false);
         for (agent, member) in self.members.iter().enumerate().filter(|(agent, _)| active[*agent]) {
             self.actor.show(agent, member.recorder.stored_observation());
-            if member.warm_up.is_none() {
+            modes |= member.plays_mode;
+            if member.warm_up.is_none() && !member.plays_mode {
                 let stream = StreamId::new(member.seed, "actions", member.counters.episode);
                 self.actor.draw_from(agent, stream, member.recorder.steps());
-                policies = true;
+                drawn = true;
             }
         }
-        if policies {
-            self.actor.choose(&self.learner.agents.policy.values, Choose::Drawn, &mut self.actions)?;
+        let policies = &self.learner.agents.policy.values;
+        if drawn {
+            self.actor.choose(policies, Choose::Drawn, &mut self.actions)?;
+        }
+        if modes {
+            self.actor.choose(policies, Choose::Mode, &mut self.modes)?;
+            for (agent, _) in self.members.iter().enumerate().filter(|(_, member)| member.plays_mode) {
+                self.actions[agent * a..][..a].copy_from_slice(&self.modes[agent * a..][..a]);
+            }
         }
         if !self.members.iter().any(|member| member.warm_up.is_some()) {
             return Ok(());

@@ -224,6 +224,8 @@ struct Member {
     warm_up: Option<Stream>,
     /// The centre of the running episode's random actions.
     centre: Vec<f32>,
+    /// Whether the running episode plays the policy's mode.
+    plays_mode: bool,
     /// No further episode is started.
     stopped: bool,
     /// No further episode is started for now.
@@ -251,6 +253,7 @@ pub struct Population<D: Device> {
     estimator: Estimator<D>,
     /// `[P, A]`, in the environment's units
     actions: Vec<f32>,
+    modes: Vec<f32>,
     /// `[P]`
     summed: D::Buf,
 }
@@ -315,6 +318,7 @@ impl<D: Device> Population<D> {
                 recorder: Recorder::new(setup.env.make()?),
                 warm_up: None,
                 centre: Vec::new(),
+                plays_mode: false,
                 stopped: false,
                 paused: false,
                 unscored: Vec::new(),
@@ -331,6 +335,7 @@ impl<D: Device> Population<D> {
             updates: Updates::new(device, learner.networks(), agent.batch)?,
             tests: Tests::default(),
             actions: vec![0.0; p * a],
+            modes: vec![0.0; p * a],
             summed: device.buffer(p)?,
             device: device.clone(),
             scorers,

@@ -72,10 +72,11 @@ impl<D: Device> Population<D> {
         };
         let streams: Vec<Option<StreamId>> = self.members.iter().zip(updating).map(stream).collect();
         let (replay, work) = (&self.replay, &mut self.updates);
+        let own_share = self.setup.settings.train.own_share;
         let mut rows: Vec<&mut [u32]> = work.rows.chunks_exact_mut(work.batch.size).collect();
         self.setup.parallel.threads.map(&mut rows, |agent, rows| {
             if let Some(stream) = streams[agent] {
-                replay.draw(agent, rows, stream);
+                replay.draw(agent, rows, own_share, stream);
             }
         });
     }

@@ -196,7 +196,7 @@ pub type Row = (Vec<f32>, Vec<f32>, f32, f32, Vec<f32>, f32);
 pub fn draw(replay: &Replay<Device>, agents: usize, n: usize, stream: StreamId) -> Vec<Vec<Row>> {
     let (d, width, a) = (Device::new(), replay.state_width(), replay.units().action_width);
     let mut rows = vec![0; agents * n];
-    rows.chunks_exact_mut(n).enumerate().for_each(|(agent, rows)| replay.draw(agent, rows, stream));
+    rows.chunks_exact_mut(n).enumerate().for_each(|(agent, rows)| replay.draw(agent, rows, 0.0, stream));
     let mut batch = Batch::new(&d, agents, n, width, a).unwrap();
     d.gather(&replay.tables(), &rows, &mut batch);
     let part = |buffer: &[f32], i: usize, width: usize| buffer[i * width..][..width].to_vec();
