@@ -1,6 +1,6 @@
 """Computes whole updates with PyTorch's autograd and optimisers in f64, for the golden tests to compare ours with.
 
-    python tests/golden/make_golden.py        # writes learner.json, multiplier.json, fit.json to its folder
+    python tests/golden/make_golden.py        # writes learner.json, fit.json to its folder
 
 This is written from the paper and reading-the-paper.md, independently of our code. Random numbers come from SplitMix64,
 so the files do not depend on the version of torch. Assertions ensure that every important case occurs: both clips of the
@@ -227,51 +227,6 @@ def learner_case(name, seed, updates):
     return case
 
 
-# --- the multiplier ---------------------------------------------------------------------------------------------------
-
-
-def multiplier_case(constraint, target, initial, rate, freeze, maximum, estimates):
-    """Projected Adam on the dual: d L / d lambda = estimate - threshold. A missing estimate is skipped."""
-    value = torch.tensor(initial, requires_grad=True)
-    adam = torch.optim.Adam([value], lr=rate)
-    threshold = math.log(target) if constraint == "lower-bound" else target
-    values = []
-    for k, estimate in enumerate(estimates):
-        if k >= freeze and estimate is not None:
-            value.grad = torch.tensor(estimate - threshold)
-            adam.step()
-            with torch.no_grad():
-                value.clamp_(0.0, maximum)
-        values.append(value.item())
-    settings = {"target": target, "initial": initial, "learning_rate": rate, "freeze": freeze, "max": maximum}
-    return {
-        "constraint": constraint,
-        "settings": settings,
-        "threshold": threshold,
-        "estimates": estimates,
-        "values": values,
-    }
-
-
-def multiplier_cases():
-    random = SplitMix64(7)
-    cases = []
-    # The constraint is violated until lambda reaches its maximum, then kept until it is 0, then violated again.
-    for constraint, target, missed, kept in [("lower-bound", 0.9, -5.0, -0.01), ("original", 0.9, 0.3, 1.0)]:
-        estimates = [missed + 0.2 * random.uniform() for _ in range(20)] + [kept - 0.005 * random.uniform() for _ in range(400)]
-        estimates += [missed + 0.2 * random.uniform() for _ in range(10)]
-        estimates[3] = estimates[7] = None
-        case = multiplier_case(constraint, target, 0.1, 0.05, 5, 0.5, estimates)
-        assert case["values"][:5] == [0.1] * 5 and max(case["values"]) == 0.5 and 0.0 in case["values"]
-        assert case["values"][-1] > 0
-        cases.append(case)
-    # Lambda is never at a limit.
-    estimates = [math.log(0.95) + 0.05 * random.normal() for _ in range(100)]
-    case = multiplier_case("lower-bound", 0.95, 2.0, 0.01, 0, 100.0, estimates)
-    assert 0 < min(case["values"]) < max(case["values"]) < 100
-    return cases + [case]
-
-
 # --- fitting the safety model -----------------------------------------------------------------------------------------
 
 FIT_BATCH = 7
@@ -394,5 +349,4 @@ def fit_case(seed, encoder, prefix_every, steps):
 if __name__ == "__main__":
     names = [("sac", 5), ("safesac-h", 2), ("safesac-noh", 5)]
     write("learner.json", [learner_case(name, seed, 6) for name, seed in names])
-    write("multiplier.json", multiplier_cases())
     write("fit.json", [fit_case(12, [], 1, 7), fit_case(13, [7, 3], 2, 7), fit_case(14, [4], 1, 7)])

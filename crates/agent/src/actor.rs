@@ -6,7 +6,7 @@ use prudence_nn::{Bank, Device, Mlp};
 use prudence_safety::{EpisodeScores, Scorer, Tracker};
 
 use crate::Error;
-use crate::scaling::Scaling;
+use crate::units::{AgentUnits, Scaling, set_units};
 
 /// How actions are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl<D: Device> Actor<D> {
     ) -> Result<Self, Error> {
         let (rows, s, a) = (policy.groups * each, scaling.observation_width(), scaling.action_width());
         Ok(Self {
-            units: scaling.units(device)?,
+            units: scaling.units(device, policy.groups)?,
             on_host: OnHost {
                 observation: vec![0.0; rows * s],
                 is_sent: false,
@@ -92,6 +92,11 @@ impl<D: Device> Actor<D> {
             history,
             rows,
         })
+    }
+
+    /// Sets the units of a policy, which are those of the environment at first.
+    pub fn set_units(&mut self, policy: usize, units: &AgentUnits) {
+        set_units(&self.device, &mut self.units, policy, units);
     }
 
     /// The scorer of its rows.

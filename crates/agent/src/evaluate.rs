@@ -14,8 +14,8 @@ use prudence_safety::Scorer;
 use crate::Error;
 use crate::actor::{Actor, Choose};
 use crate::recorder::Recorder;
-use crate::scaling::Scaling;
 use crate::threads::Threads;
+use crate::units::{AgentUnits, Scaling};
 
 /// The seed of the test episodes' starts, the same for everything that is tested.
 const TEST_STARTS: u64 = 0;
@@ -81,7 +81,7 @@ impl TestEpisode {
 pub struct PolicyShape {
     /// The shape of its network.
     pub network: Mlp,
-    /// Converts between the environment's units and the policy's.
+    /// Between the environment's actions and the policy's.
     pub scaling: Scaling,
     /// The bounds of its log standard deviation.
     pub clip: LogStd,
@@ -136,8 +136,9 @@ impl<D: Device> Player<D> {
         })
     }
 
-    /// Loads a policy's parameters.
-    pub fn load(&mut self, policy: usize, parameters: &[f32]) {
+    /// Loads a policy's parameters and units.
+    pub fn load(&mut self, policy: usize, parameters: &[f32], units: &AgentUnits) {
+        self.actor.set_units(policy, units);
         self.device.write(&mut self.weights, policy * parameters.len(), parameters);
     }
 

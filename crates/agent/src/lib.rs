@@ -15,13 +15,13 @@ pub mod recorder;
 pub mod records;
 pub mod replay;
 pub mod safesac;
-mod scaling;
 pub mod settings;
 mod threads;
+pub mod units;
 
-pub use scaling::Scaling;
 pub use settings::{AgentSettings, Algorithm, MultiplierSettings, TrainSettings};
 pub use threads::Threads;
+pub use units::{AgentUnits, Scaling};
 
 /// What can go wrong while training.
 ///

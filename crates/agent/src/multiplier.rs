@@ -1,37 +1,91 @@
 //! The multiplier lambda, which moves with the violation of the constraint.
+//!
+//! It moves in log space, by the share of episodes that are unsafe too many, so that neither its size nor the length of
+//! episodes matters. Rewards are in units of their discounted sums ([`crate::units`]), and so is lambda.
 
-use prudence_nn::{AdamNumbers, AdamSettings};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{Constraint, MultiplierSettings};
 
-/// lambda >= 0 and its optimiser: gradient descent on the dual, `d L / d lambda = estimate - threshold`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The number of updates between two moves.
+pub const UPDATES_PER_MOVE: u64 = 64;
+/// The largest lambda.
+const MAX: f64 = 1000.0;
+/// Lambda does not fall below this share of its start, so that it is not lost while an agent earns little, and does not
+/// rise above the start divided by half of it before an episode was safe: until then nothing shows that it can help.
+const LEAST: f64 = 0.2;
+/// The weight of the latest error in the average that lambda also follows, beside the sum.
+const NEWEST: f64 = 0.1;
+/// The weight of that average.
+const PROPORTIONAL: f64 = 0.5;
+
+/// lambda and its optimiser: gradient ascent on the dual in log space, with a proportional part against oscillation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Multiplier {
     value: f64,
-    moments: [f64; 2],
+    log: f64,
+    error: f64,
     moves: u64,
-    updates: u64,
 }
 
 /// The two sides of the constraint, `estimate >= threshold`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConstraintEstimate {
-    /// The estimated left side.
+    /// The estimated left side: `E[sum log P]` for the lower bound, `E[P]` for the original.
     pub estimate: f64,
-    /// The right side: log d, or d.
+    /// The right side.
     pub threshold: f64,
+}
+
+/// What the constraint is compared with.
+///
+/// Of the `1 - target` of episodes that may be unsafe, one half is left to the errors of the safety model. A sum of
+/// log-probabilities is between the floor, for an unsafe episode, and what the model gives to a safe one, its doubt; so the
+/// lower bound is a share of unsafe episodes, too.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allowance {
+    /// The share of unsafe episodes that the multiplier allows.
+    pub share: f64,
+    /// The floor of running sums.
+    pub floor: f64,
+    /// The mean sum of log P of an agent's safe episodes, 0 if unknown.
+    pub doubt: f64,
+}
+
+impl Allowance {
+    /// For a share `target` of safe episodes.
+    pub fn new(target: f64, floor: f64, doubt: f64) -> Self {
+        Self { share: (1.0 - target) / 2.0, floor, doubt }
+    }
+
+    /// The right side of the constraint.
+    pub fn threshold(&self, constraint: Constraint) -> f64 {
+        match constraint {
+            Constraint::LowerBound => self.doubt + self.share * (self.floor - self.doubt),
+            Constraint::Original => 1.0 - self.share,
+        }
+    }
+
+    /// How far the share of unsafe episodes is from the allowed one, in multiples of it: -1 if there are none, at most 3.
+    fn error(&self, constraint: Constraint, estimate: f64) -> f64 {
+        let broken = match constraint {
+            Constraint::LowerBound => (self.doubt - estimate) / (self.doubt - self.floor),
+            Constraint::Original => 1.0 - estimate,
+        };
+        ((broken.clamp(0.0, 1.0) - self.share) / self.share).clamp(-1.0, 3.0)
+    }
 }
 
 impl Multiplier {
     /// The multiplier at the start of training.
     pub fn new(settings: &MultiplierSettings) -> Self {
-        Self { value: settings.fixed.unwrap_or(settings.initial), ..Self::off() }
+        let value = settings.fixed.unwrap_or(settings.initial);
+        Self { value, log: value.ln(), ..Self::default() }
     }
 
     /// The multiplier of an agent without a constraint: always 0.
     pub fn off() -> Self {
-        Self { value: 0.0, moments: [0.0; 2], moves: 0, updates: 0 }
+        Self::default()
     }
 
     /// The current value of lambda.
@@ -41,34 +95,34 @@ impl Multiplier {
 
     /// Whether lambda is at its upper limit: the constraint demands more than the agent achieves.
     pub fn at_limit(&self, settings: &MultiplierSettings) -> bool {
-        settings.fixed.is_none() && self.value >= settings.max
+        settings.fixed.is_none() && self.log >= MAX.ln()
     }
 
-    /// Whether the first episodes, during which lambda does not move, are over. Always true for a fixed lambda.
+    /// Whether lambda has begun to move. Always true for a fixed lambda.
     pub fn is_free(&self, settings: &MultiplierSettings) -> bool {
-        settings.fixed.is_some() || self.updates > settings.freeze
+        settings.fixed.is_some() || self.moves > 0
     }
 
-    /// The right side of the constraint on whole trajectories: log d for the lower bound, d for the original.
-    pub fn threshold(constraint: Constraint, settings: &MultiplierSettings) -> f64 {
-        match constraint {
-            Constraint::LowerBound => settings.target.ln(),
-            Constraint::Original => settings.target,
-        }
-    }
-
-    /// One step of Adam: lambda increases while the constraint is violated and decreases while it is met, within
-    /// `0..=settings.max`.
-    pub fn update(&mut self, estimate: f64, threshold: f64, settings: &MultiplierSettings) {
-        self.updates += 1;
-        if settings.fixed.is_some() || self.updates <= settings.freeze || !estimate.is_finite() {
+    /// One move: lambda increases while the constraint is violated and decreases while it is met. At a steady error of 1
+    /// it is multiplied by e in `time` updates. `was_safe` says whether an episode of the agent was safe so far.
+    pub fn update(
+        &mut self,
+        constraint: Constraint,
+        estimate: f64,
+        allowance: &Allowance,
+        time: f64,
+        was_safe: bool,
+        settings: &MultiplierSettings,
+    ) {
+        if settings.fixed.is_some() || !estimate.is_finite() {
             return;
         }
+        let error = allowance.error(constraint, estimate);
         self.moves += 1;
-        let adam = AdamSettings::default();
-        let (rate, correction) = adam.correction(settings.learning_rate, self.moves);
-        let [first, second] = &mut self.moments;
-        AdamNumbers::new(adam, rate, correction).step(&mut self.value, estimate - threshold, first, second);
-        self.value = self.value.clamp(0.0, settings.max);
+        self.error += NEWEST * (error - self.error);
+        let most = if was_safe { MAX } else { (2.0 * settings.initial / LEAST).min(MAX) };
+        let (low, high) = ((LEAST * settings.initial).ln(), most.ln().max(self.log));
+        self.log = (self.log + error * UPDATES_PER_MOVE as f64 / time).clamp(low, high.min(MAX.ln()));
+        self.value = (self.log + PROPORTIONAL * self.error).exp();
     }
 }

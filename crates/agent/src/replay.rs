@@ -17,7 +17,7 @@ use prudence_nn::work::{Appended, Room, Scored, Table, Tables, Units};
 use prudence_safety::{EpisodeScores, Scorer, Tracker};
 
 use crate::Error;
-use crate::scaling::Scaling;
+use crate::units::{AgentUnits, Meter, Scaling, set_units};
 
 /// Episodes scored together: as many as a scorer processes in one pass.
 const CHUNK: usize = 64;
@@ -29,6 +29,8 @@ pub struct Stored<D: Device> {
     replicas: Vec<Vec<(u32, u32)>>,
     /// Numbers of an observation, a memory and an action.
     widths: [usize; 3],
+    /// What each replica's episodes were measured by.
+    meters: Vec<Meter>,
 }
 
 /// The episodes that the agents of one replica learn from.
@@ -75,12 +77,14 @@ impl<D: Device> Stored<D> {
         let mut table = Table::new(device, rows, s, memory_width, a)?;
         let mut row = 0;
         let mut places = Vec::with_capacity(replicas.len());
+        let mut meters = Vec::with_capacity(replicas.len());
         for ReplicaEpisodes { scorer, episodes } in replicas {
-            let mut of_replica = Vec::with_capacity(episodes.count());
+            let (mut of_replica, mut meter) = (Vec::with_capacity(episodes.count()), Meter::new(s));
             for first in (0..episodes.count()).step_by(CHUNK) {
                 let chunk = first..episodes.count().min(first + CHUNK);
                 let chunk: Vec<_> = chunk.map(|index| episodes.episode(index)).collect::<Result<_, _>>()?;
                 for (episode, scores) in chunk.iter().zip(&score(*scorer, &chunk)?) {
+                    meter.add(episode);
                     write_episode(device, &mut table, row, episode);
                     device.write(&mut table.memory, row * memory_width, &scores.memory);
                     device.write(&mut table.score, row, &scores.score);
@@ -89,16 +93,22 @@ impl<D: Device> Stored<D> {
                 }
             }
             places.push(of_replica);
+            meters.push(meter);
         }
         // Writing reports no failure; reading does.
         device.read(&table.reward, 0, &mut [0.0; 1][..rows.min(1)])?;
-        Ok(Self { table, replicas: places, widths: [s, memory_width, a] })
+        Ok(Self { table, replicas: places, widths: [s, memory_width, a], meters })
     }
 
     /// A copy that is not shared.
     fn copy(&self, device: &D) -> Room<Self> {
         let [s, m, a] = self.widths;
-        Ok(Self { table: self.table.copy(device, s, m, a)?, replicas: self.replicas.clone(), widths: self.widths })
+        Ok(Self {
+            table: self.table.copy(device, s, m, a)?,
+            replicas: self.replicas.clone(),
+            widths: self.widths,
+            meters: self.meters.clone(),
+        })
     }
 
     /// Replaces the memories and scores of a replica's episodes by those of another model.
@@ -133,6 +143,11 @@ impl<D: Device> Stored<D> {
     /// The number of steps of each of a replica's episodes.
     pub fn lengths(&self, replica: usize) -> impl ExactSizeIterator<Item = u64> + '_ {
         self.replicas[replica].iter().map(|(_, steps)| u64::from(*steps))
+    }
+
+    /// The units of a replica's episodes; `discount` is that of returns.
+    pub fn units(&self, replica: usize, discount: f64) -> AgentUnits {
+        self.meters[replica].units(discount)
     }
 
     /// Whether a replica has no episodes.
@@ -368,7 +383,7 @@ impl<D: Device> Replay<D> {
             table: Table::new(device, chosen.len() * ring, s, memory_width, a)?,
             ring,
             capacity: settings.capacity,
-            units: scaling.units(device)?,
+            units: scaling.units(device, population)?,
             memory_width,
             history: settings.history,
             floor: settings.floor,
@@ -427,6 +442,20 @@ impl<D: Device> Replay<D> {
     /// Between the environment's units and the networks'.
     pub fn units(&self) -> &Units<D> {
         &self.units
+    }
+
+    /// Sets the units in which an agent's networks see what it draws, which are those of the environment at first.
+    pub fn set_units(&mut self, agent: usize, units: &AgentUnits) {
+        set_units(&self.device, &mut self.units, agent, units);
+    }
+
+    /// Measures the units of an agent's own episodes; `discount` is that of returns.
+    pub fn own_units(&self, agent: usize, discount: f64) -> Result<AgentUnits, Error> {
+        let mut meter = Meter::new(self.units.observation_width);
+        for index in 0..self.own[agent].episodes.len() {
+            meter.add(&self.own_episode(agent, index)?);
+        }
+        Ok(meter.units(discount))
     }
 
     /// Starts an episode of an agent; `tracker` has the memory at its start, where there is a safety model.
@@ -585,6 +614,24 @@ impl<D: Device> Replay<D> {
         episodes.iter().skip(episodes.len().saturating_sub(window)).map(|episode| episode.sum).collect()
     }
 
+    /// The floored sums of log P of an agent's most recent completed episodes; the running one is not among them.
+    pub fn completed_sums(&self, agent: usize, window: usize) -> Vec<f32> {
+        self.completed(agent, window).map(|episode| episode.sum).collect()
+    }
+
+    /// The mean number of steps of an agent's most recent completed episodes.
+    pub fn mean_steps(&self, agent: usize, window: usize) -> f64 {
+        let (steps, n) = self.completed(agent, window).fold((0, 0), |(steps, n), e| (steps + e.steps, n + 1));
+        steps as f64 / n as f64
+    }
+
+    /// The episodes before the last one, which is running.
+    fn completed(&self, agent: usize, window: usize) -> impl Iterator<Item = &OwnEpisode> {
+        let episodes = &self.own[agent].episodes;
+        let end = episodes.len().saturating_sub(1);
+        episodes.range(end.saturating_sub(window)..end)
+    }
+
     /// Restores training episodes of an agent on resume, in order.
     pub fn restore(&mut self, agent: usize, episodes: &[Episode], scorer: Option<&Scorer<D>>) -> Result<(), Error> {
         for chunk in episodes.chunks(CHUNK) {
@@ -641,7 +688,7 @@ impl<D: Device> Replay<D> {
         if scorer.memory_width() == self.memory_width { Ok(()) } else { Err(Error::ModelShape) }
     }
 
-    /// What a model reads of one of an agent's own episodes.
+    /// One of an agent's own episodes, without its signals.
     fn own_episode(&self, agent: usize, index: usize) -> Room<Episode> {
         let (s, a) = (self.units.observation_width, self.units.action_width);
         let OwnEpisode { first, steps, .. } = self.own[agent].episodes[index];
@@ -649,6 +696,10 @@ impl<D: Device> Replay<D> {
         let (d, place) = (&self.device, self.place(agent, first));
         place.read(d, &self.table.observation, s, &mut episode.observations)?;
         place.read(d, &self.table.action, a, &mut episode.actions)?;
+        place.read(d, &self.table.reward, 1, &mut episode.rewards)?;
+        let mut not_terminal = vec![1.0; steps];
+        place.read(d, &self.table.not_terminal, 1, &mut not_terminal)?;
+        episode.terminated = not_terminal.last() == Some(&0.0);
         Ok(episode)
     }
 

@@ -365,6 +365,48 @@ impl<D: Device> Learner<D> {
         self.device.run(&mut self.program, || update.run())
     }
 
+    /// Continues an agent in another unit of rewards, in which values are `factor` times as large, plus `shift`: the
+    /// critics' last layers, the temperature and the optimisers' moments change so that what was learned means the same.
+    pub fn change_reward_unit(&mut self, agent: usize, factor: f64, shift: f64) -> Result<(), DeviceError> {
+        let Self { device: d, networks, agents, .. } = self;
+        let net = &networks.critics.shape;
+        let (each, of) = (net.parameters(), networks.critics_per_agent());
+        let Some(last) = net.layers().last() else { return Ok(()) };
+        let weights = last.offset..last.offset + last.inputs;
+        for (head, Head { networks: count, .. }) in networks.heads.iter().enumerate() {
+            if networks.heads[head].signal != Signal::Reward {
+                continue;
+            }
+            for network in networks.place(head).first..networks.place(head).first + count {
+                let at = (agent * of + network) * each;
+                for buffer in [&mut agents.critics.values, &mut agents.target_critics] {
+                    change(d, buffer, at, each, |i, x| match i {
+                        i if weights.contains(&i) => x * factor,
+                        i if i >= weights.end => x * factor + shift,
+                        _ => x,
+                    })?;
+                }
+                // The loss is factor^2 times as large; so are gradients, but for the last layer's, which was stretched.
+                for (power, moments) in [1, 2].into_iter().zip(&mut agents.critics.moments) {
+                    change(d, moments, at, each, |i, x| {
+                        let gradient = if i < weights.start { factor * factor } else { factor };
+                        x * gradient.powi(power)
+                    })?;
+                }
+            }
+        }
+        let Parameters { each, moments, .. } = &mut agents.policy;
+        for (power, moments) in [1, 2].into_iter().zip(moments) {
+            change(d, moments, agent * *each, *each, |_, x| x * factor.powi(power))?;
+        }
+        let Parameters { values, moments, .. } = &mut agents.temperature;
+        change(d, values, agent, 1, |_, x| x + factor.ln())?;
+        for (power, moments) in [1, 2].into_iter().zip(moments) {
+            change(d, moments, agent, 1, |_, x| x * factor.powi(power))?;
+        }
+        Ok(())
+    }
+
     /// What the last update measured.
     pub fn measurements(&self) -> &Measurements<D> {
         &self.measurements
@@ -386,6 +428,21 @@ impl<D: Device> Learner<D> {
             |agent| UpdateMetrics { values: of(&values, agent), losses: of(&losses, agent), entropy: entropy[agent] };
         Ok((0..self.networks.population).map(one).collect())
     }
+}
+
+/// Replaces `n` numbers from `at` on; `to` gets each with its place among them.
+fn change<D: Device>(
+    d: &D,
+    buffer: &mut D::Buf,
+    at: usize,
+    n: usize,
+    to: impl Fn(usize, f64) -> f64,
+) -> Result<(), DeviceError> {
+    let mut numbers = vec![0.0f32; n];
+    d.read(buffer, at, &mut numbers)?;
+    numbers.iter_mut().enumerate().for_each(|(i, x)| *x = to(i, f64::from(*x)) as f32);
+    d.write(buffer, at, &numbers);
+    Ok(())
 }
 
 /// One update, step by step as in the paper's listing.

@@ -85,9 +85,11 @@ impl Algorithm {
 /// settings.check()?;
 /// # Ok::<(), prudence_core::SettingError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingSettings {
+    /// The share of episodes that should be safe.
+    pub target: f64,
     /// Networks and their optimisation.
     pub agent: AgentSettings,
     /// The multiplier lambda.
@@ -122,7 +124,7 @@ pub struct AgentSettings {
     pub discount: f64,
     /// The step of target networks towards the critics, per update.
     pub polyak: f64,
-    /// Initial entropy temperature alpha, which is then learned.
+    /// Initial entropy temperature alpha, in units of discounted returns, which is then learned.
     pub temperature: f64,
     /// Target entropy per dimension of the action: the target is this times |A|.
     pub entropy: f64,
@@ -130,8 +132,6 @@ pub struct AgentSettings {
     pub log_std_min: f64,
     /// Upper bound of the policy's log standard deviation.
     pub log_std_max: f64,
-    /// Factor of the rewards in learning, but not in reports.
-    pub reward_scale: f64,
     /// Floor of the running sum of log-probabilities that the agent sees.
     pub score_floor: f64,
     /// The step of the averaged policy, which is tested and selected, towards the learned one, per update. 1: no
@@ -148,11 +148,10 @@ impl Default for AgentSettings {
             batch: 256,
             discount: 0.99,
             polyak: 0.005,
-            temperature: 1.0,
+            temperature: 0.05,
             entropy: -1.0,
             log_std_min: -20.0,
             log_std_max: 2.0,
-            reward_scale: 1.0,
             score_floor: -7.0,
             averaging: 0.005,
         }
@@ -163,9 +162,22 @@ fn positive(x: f64) -> bool {
     x > 0.0 && x.is_finite()
 }
 
+impl Default for TrainingSettings {
+    fn default() -> Self {
+        Self {
+            target: 0.9,
+            agent: AgentSettings::default(),
+            multiplier: MultiplierSettings::default(),
+            train: TrainSettings::default(),
+        }
+    }
+}
+
 impl TrainingSettings {
     /// Checks that all values are in range.
     pub fn check(&self) -> Result<(), SettingError> {
+        let target = self.target > 0.0 && self.target < 1.0;
+        SettingError::unless(target, "target", &self.target, "must be above 0 and below 1")?;
         self.agent.check()?;
         self.multiplier.check()?;
         self.train.check()
@@ -180,7 +192,6 @@ impl AgentSettings {
         unless(layers, "agent.hidden", &format!("{:?}", self.hidden), "must be layers of 1 to 8192 units")?;
         unless(positive(self.learning_rate), "agent.learning_rate", &self.learning_rate, "must be above 0")?;
         unless(positive(self.temperature), "agent.temperature", &self.temperature, "must be above 0")?;
-        unless(positive(self.reward_scale), "agent.reward_scale", &self.reward_scale, "must be above 0")?;
         unless(self.entropy.is_finite(), "agent.entropy", &self.entropy, "must be finite")?;
         let floor = self.score_floor < 0.0 && self.score_floor.is_finite();
         unless(floor, "agent.score_floor", &self.score_floor, "must be finite and below 0")?;
@@ -208,46 +219,26 @@ impl AgentSettings {
 /// ```
 /// use prudence_agent::MultiplierSettings;
 ///
-/// let settings = MultiplierSettings { target: 0.85, ..MultiplierSettings::default() };
+/// let settings = MultiplierSettings { fixed: Some(2.0), ..MultiplierSettings::default() };
 /// settings.check()?;
-/// let wrong = MultiplierSettings { target: 85.0, ..settings }; // a share, not a percentage
-/// assert_eq!(wrong.check().unwrap_err().key, "multiplier.target");
+/// let wrong = MultiplierSettings { initial: 0.0, ..settings };
+/// assert_eq!(wrong.check().unwrap_err().key, "multiplier.initial");
 /// # Ok::<(), prudence_core::SettingError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MultiplierSettings {
-    /// d, the safe share that the constraint requires according to the safety model; the task's `target` is about the
-    /// true rule.
-    pub target: f64,
     /// A constant multiplier instead of a learned one.
     pub fixed: Option<f64>,
-    /// The initial value.
+    /// The initial value, in units of discounted returns.
     pub initial: f64,
-    /// Adam's learning rate; one step per episode.
-    pub learning_rate: f64,
-    /// Episodes before lambda starts to move, so that the safety critics can learn first.
-    pub freeze: u64,
-    /// The number of most recent own episodes on which the constraint is estimated.
-    pub window: usize,
-    /// The number of (s, h) pairs drawn from these episodes for one estimate of the lower bound.
+    /// The number of (s, h) pairs of recent own episodes that one estimate of the lower bound uses.
     pub batch: usize,
-    /// Upper limit; reaching it gives a warning.
-    pub max: f64,
 }
 
 impl Default for MultiplierSettings {
     fn default() -> Self {
-        Self {
-            target: 0.95,
-            fixed: None,
-            initial: 0.0,
-            learning_rate: 0.01,
-            freeze: 100,
-            window: 40,
-            batch: 256,
-            max: 100.0,
-        }
+        Self { fixed: None, initial: 1.0, batch: 4096 }
     }
 }
 
@@ -255,17 +246,10 @@ impl MultiplierSettings {
     /// Checks that all values are in range.
     pub fn check(&self) -> Result<(), SettingError> {
         let unless = SettingError::unless;
-        let at_least_0 = |x: f64| x >= 0.0 && x.is_finite();
-        let share = self.target > 0.0 && self.target < 1.0;
-        unless(share, "multiplier.target", &self.target, "must be above 0 and below 1")?;
-        unless(positive(self.max), "multiplier.max", &self.max, "must be above 0")?;
-        unless(at_least_0(self.initial), "multiplier.initial", &self.initial, "must be 0 or more")?;
-        unless(self.initial <= self.max, "multiplier.initial", &self.initial, "must not exceed multiplier.max")?;
+        unless(positive(self.initial), "multiplier.initial", &self.initial, "must be above 0")?;
         let fixed = self.fixed.unwrap_or(0.0);
-        unless(at_least_0(fixed), "multiplier.fixed", &fixed, "must be 0 or more")?;
-        unless(self.window > 0, "multiplier.window", &self.window, "must be 1 or more")?;
-        unless(self.batch > 0, "multiplier.batch", &self.batch, "must be 1 or more")?;
-        unless(positive(self.learning_rate), "multiplier.learning_rate", &self.learning_rate, "must be above 0")
+        unless(fixed >= 0.0 && fixed.is_finite(), "multiplier.fixed", &fixed, "must be 0 or more")?;
+        unless(self.batch > 0, "multiplier.batch", &self.batch, "must be 1 or more")
     }
 }
 

@@ -16,7 +16,7 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 fn an_agent_that_diverges_stops_alone() {
     // Rewards whose square, whose gradient's square, and which themselves exceed the largest f32.
     for (reward, algorithm) in
-        [(1e38, Algorithm::SafesacH), (3e19, Algorithm::SafesacNonlb), (1e38, Algorithm::Sac), (1e39, Algorithm::Sac)]
+        [(1e38, Algorithm::SafesacH), (3e21, Algorithm::SafesacNonlb), (1e38, Algorithm::Sac), (1e39, Algorithm::Sac)]
     {
         let what = format!("{} with a reward of {reward}", algorithm.name());
         let mut setup = setup(algorithm, &[safety_model(1, 1)], &[]);

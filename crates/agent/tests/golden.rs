@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use prudence_agent::Algorithm;
-use prudence_agent::multiplier::Multiplier;
 use prudence_agent::population::{Parallel, Population, Setup};
 use prudence_agent::replay::Stored;
 use prudence_agent::safesac::{Head, Learner, Networks, Steering};
-use prudence_agent::settings::{AgentSettings, Constraint, MultiplierSettings, TrainSettings, TrainingSettings};
+use prudence_agent::settings::{AgentSettings, TrainSettings, TrainingSettings};
 use prudence_core::random::stream;
 use prudence_data::files::write_atomic;
 use prudence_data::{Episode, Rule};
@@ -196,41 +195,6 @@ fn the_f32_learner_follows_the_f64_one() {
     }
 }
 
-#[derive(Deserialize)]
-struct MultiplierCase {
-    constraint: String,
-    settings: MultiplierSettings,
-    threshold: f64,
-    estimates: Vec<Option<f64>>,
-    values: Vec<f64>,
-}
-
-#[test]
-fn the_multiplier_moves_as_projected_adam_does_in_pytorch() {
-    let cases: Vec<MultiplierCase> =
-        serde_json::from_str(include_str!("../../../tests/golden/multiplier.json")).unwrap();
-    assert_eq!(cases.len(), 3);
-    for case in cases {
-        let constraint = match case.constraint.as_str() {
-            "lower-bound" => Constraint::LowerBound,
-            "original" => Constraint::Original,
-            other => panic!("{other}"),
-        };
-        let threshold = Multiplier::threshold(constraint, &case.settings);
-        assert_close("threshold", &[threshold], &[case.threshold]);
-        let mut multiplier = Multiplier::new(&case.settings);
-        let values: Vec<f64> = case
-            .estimates
-            .iter()
-            .map(|estimate| {
-                multiplier.update(estimate.unwrap_or(f64::NAN), threshold, &case.settings);
-                multiplier.value()
-            })
-            .collect();
-        assert_close(&case.constraint, &values, &case.values);
-    }
-}
-
 /// An agent's networks under the names of its checkpoint and its policy's file, and what they compute, for PyTorch to
 /// load: see `tests/golden/check_torch_loads.py`.
 #[test]
@@ -259,7 +223,7 @@ fn write_files_for_torch() {
     write_atomic(&folder.join("safety.safetensors"), &model.to_bytes().unwrap()).unwrap();
 
     let train = TrainSettings { steps: 400, random_steps: 100, test_episodes: 1, ..TrainSettings::default() };
-    let scaling = prudence_agent::Scaling::new(&spec, agent.reward_scale);
+    let scaling = prudence_agent::Scaling::new(&spec);
     let setup = Setup {
         algorithm: Algorithm::SafesacH,
         settings: TrainingSettings { agent, train, ..TrainingSettings::default() },

@@ -41,7 +41,7 @@ fn setup(algorithm: Algorithm) -> Setup<Device> {
     let model = Arc::new(initial_model::<[Episode]>(&[], &[], [s, a], 100, &fit, 5).unwrap());
     let agent = AgentSettings { hidden: vec![24, 24], batch: 24, learning_rate: 1e-3, ..AgentSettings::default() };
     let scorer = Scorer::new(&device, std::slice::from_ref(&model), agent.score_floor).unwrap();
-    let scaling = prudence_agent::Scaling::new(&spec, agent.reward_scale);
+    let scaling = prudence_agent::Scaling::new(&spec);
     Setup {
         algorithm,
         rule: Rule::parse("x_velocity < 1", &spec.signals).unwrap(),
@@ -49,7 +49,8 @@ fn setup(algorithm: Algorithm) -> Setup<Device> {
         parallel: Parallel::default(),
         settings: TrainingSettings {
             agent,
-            multiplier: MultiplierSettings { freeze: 10, batch: 16, ..MultiplierSettings::default() },
+            multiplier: MultiplierSettings { batch: 16, ..MultiplierSettings::default() },
+            target: 0.9,
             train: TrainSettings { steps: 1200, random_steps: 300, capacity: 700, ..TrainSettings::default() },
         },
         env: Arc::new(hopper),

@@ -1,89 +1,114 @@
-//! The multiplier: which way it moves, when it does not, and its limits.
+//! The multiplier: which way it moves, how fast, when it does not, and its limits.
 
 use proptest::prelude::*;
-use prudence_agent::Algorithm;
-use prudence_agent::multiplier::Multiplier;
+use prudence_agent::multiplier::{Allowance, Multiplier, UPDATES_PER_MOVE};
 use prudence_agent::settings::{Constraint, MultiplierSettings};
 
-fn settings() -> MultiplierSettings {
-    MultiplierSettings { initial: 1.0, freeze: 0, learning_rate: 0.05, max: 3.0, ..MultiplierSettings::default() }
+const BOTH: [Constraint; 2] = [Constraint::LowerBound, Constraint::Original];
+const TIME: f64 = 2000.0;
+
+fn allowance() -> Allowance {
+    Allowance::new(0.9, -7.0, 0.0)
+}
+
+/// After `moves` with this estimate, from a lambda of 1.
+fn moved(constraint: Constraint, estimate: f64, moves: usize, was_safe: bool) -> Multiplier {
+    let mut multiplier = Multiplier::new(&MultiplierSettings::default());
+    let move_it = |_| multiplier.update(constraint, estimate, &allowance(), TIME, was_safe, &Default::default());
+    (0..moves).for_each(move_it);
+    multiplier
+}
+
+#[test]
+fn what_is_compared_follows_from_the_target() {
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} != {b}");
+    close(allowance().threshold(Constraint::LowerBound), -0.35);
+    close(allowance().threshold(Constraint::Original), 0.95);
+    // The model's doubt about safe episodes does not count as a violation.
+    close(Allowance::new(0.9, -7.0, -0.2).threshold(Constraint::LowerBound), -0.2 - 0.05 * 6.8);
+    close(Allowance::new(0.8, -5.0, 0.0).threshold(Constraint::LowerBound), -0.5);
 }
 
 #[test]
 fn the_multiplier_rises_while_the_constraint_is_missed_and_falls_while_it_is_kept() {
-    let settings = settings();
-    for constraint in [Constraint::LowerBound, Constraint::Original] {
-        let threshold = Multiplier::threshold(constraint, &settings);
-        for (margin, up) in [(-0.3, true), (-1e-4, true), (0.04, false), (1e-4, false)] {
-            let mut multiplier = Multiplier::new(&settings);
-            for _ in 0..10 {
-                let before = multiplier.value();
-                multiplier.update(threshold + margin, threshold, &settings);
-                assert_eq!(multiplier.value() > before, up, "{constraint:?}, margin {margin}");
+    for constraint in BOTH {
+        let threshold = allowance().threshold(constraint);
+        for (margin, up) in [(-0.3, true), (-1e-3, true), (0.04, false), (1e-3, false)] {
+            for moves in 1..10 {
+                let [before, after] =
+                    [moves - 1, moves].map(|n| moved(constraint, threshold + margin, n, true).value());
+                assert_eq!(after > before, up, "{constraint:?}, margin {margin}");
             }
         }
     }
 }
 
 #[test]
-fn every_constrained_algorithm_has_its_own_threshold() {
-    let settings = MultiplierSettings { target: 0.9, ..MultiplierSettings::default() };
-    let threshold = |a: Algorithm| a.constraint().map(|c| Multiplier::threshold(c, &settings));
-    assert_eq!(
-        Algorithm::ALL.map(threshold),
-        [None, Some(0.9f64.ln()), Some(0.9f64.ln()), Some(0.9)] // sac, safesac-h, safesac-noh, safesac-nonlb
-    );
+fn twice_the_allowed_share_multiplies_lambda_by_e_in_its_time() {
+    for (constraint, estimate) in [(Constraint::LowerBound, -0.7), (Constraint::Original, 0.9)] {
+        let moves = TIME as usize / UPDATES_PER_MOVE as usize;
+        let [early, late] = [100, 100 + moves].map(|n| moved(constraint, estimate, n, true).value().ln());
+        let expected = (moves * UPDATES_PER_MOVE as usize) as f64 / TIME;
+        assert!((late - early - expected).abs() < 1e-3, "{constraint:?}: {}", late - early);
+    }
 }
 
-/// However long the constraint was missed, the multiplier leaves its limit equally soon.
+/// However long the constraint was missed or met, the multiplier comes back equally soon.
 #[test]
 fn wind_up_is_bounded() {
-    let settings = settings();
-    let moves_to_leave = |missed: usize| {
-        let mut multiplier = Multiplier::new(&settings);
-        let threshold = Multiplier::threshold(Constraint::LowerBound, &settings);
-        (0..missed).for_each(|_| multiplier.update(-7.0, threshold, &settings));
-        assert_eq!(multiplier.value(), settings.max);
-        assert!(multiplier.at_limit(&settings));
-        (1..1000).find(|_| {
-            multiplier.update(0.0, threshold, &settings);
-            multiplier.value() < settings.max
-        })
-    };
-    let soon = moves_to_leave(100).unwrap();
-    assert!(soon < 60, "{soon} moves");
-    assert!(moves_to_leave(10_000).unwrap() <= soon + 1);
+    for constraint in BOTH {
+        let [missed, met] = match constraint {
+            Constraint::LowerBound => [-7.0, 0.0],
+            Constraint::Original => [0.0, 1.0],
+        };
+        for (first, then) in [(missed, met), (met, missed)] {
+            let back = |n: usize| {
+                let mut multiplier = moved(constraint, first, n, true);
+                let end = multiplier.value();
+                (1..100_000).find(|_| {
+                    multiplier.update(constraint, then, &allowance(), TIME, true, &Default::default());
+                    (multiplier.value() / end).ln().abs() > 1.0
+                })
+            };
+            assert_eq!(back(2_000), back(20_000));
+        }
+        assert!(moved(constraint, missed, 20_000, true).at_limit(&Default::default()));
+        assert!(!moved(constraint, met, 20_000, true).at_limit(&Default::default()));
+    }
+}
+
+/// Until an episode was safe, nothing shows that a larger lambda helps.
+#[test]
+fn lambda_waits_for_the_first_safe_episode() {
+    for constraint in BOTH {
+        let waiting = moved(constraint, -7.0, 20_000, false).value();
+        assert!((10.0..50.0).contains(&waiting), "{waiting}");
+        assert!(moved(constraint, -7.0, 20_000, true).value() > 1000.0);
+    }
 }
 
 #[test]
-fn a_frozen_or_fixed_multiplier_does_not_move() {
-    let frozen = MultiplierSettings { freeze: 4, ..settings() };
-    let mut multiplier = Multiplier::new(&frozen);
-    let moved: Vec<bool> = (0..6)
-        .map(|_| {
-            multiplier.update(-1.0, 0.0, &frozen);
-            multiplier.value() != 1.0
-        })
-        .collect();
-    assert_eq!(moved, [false, false, false, false, true, true]);
-    let fixed = MultiplierSettings { fixed: Some(2.5), ..settings() };
+fn a_fixed_multiplier_does_not_move() {
+    let fixed = MultiplierSettings { fixed: Some(2.5), ..MultiplierSettings::default() };
     let mut multiplier = Multiplier::new(&fixed);
-    (0..10).for_each(|_| multiplier.update(-1.0, 0.0, &fixed));
+    (0..10).for_each(|_| multiplier.update(Constraint::LowerBound, -1.0, &allowance(), TIME, true, &fixed));
     assert_eq!(multiplier.value(), 2.5);
     assert!(!multiplier.at_limit(&fixed));
+    assert_eq!(Multiplier::off().value(), 0.0);
 }
 
 proptest! {
     #[test]
     fn the_multiplier_stays_within_its_limits(
         estimates in prop::collection::vec(prop_oneof![-7.0..0.0f64, Just(f64::NAN), Just(f64::NEG_INFINITY), -0.1..0.0f64], 1..300),
-        rate in 1e-3..10.0f64,
+        initial in 1e-3..100.0f64,
     ) {
-        let settings = MultiplierSettings { learning_rate: rate, ..settings() };
+        let settings = MultiplierSettings { initial, ..MultiplierSettings::default() };
         let mut multiplier = Multiplier::new(&settings);
         for estimate in estimates {
-            multiplier.update(estimate, settings.target.ln(), &settings);
-            prop_assert!((0.0..=settings.max).contains(&multiplier.value()));
+            multiplier.update(Constraint::LowerBound, estimate, &allowance(), 50.0, true, &settings);
+            // The proportional part adds at most half of the largest error to the logarithm.
+            prop_assert!((0.2 * initial / 2.0..=1000.0 * 5.0).contains(&multiplier.value()));
         }
     }
 }

@@ -10,7 +10,7 @@ use common::{
 };
 use prudence_agent::population::Setup;
 use prudence_agent::replay::{Chosen, NewStep, Replay, ReplaySettings};
-use prudence_agent::{Algorithm, Error};
+use prudence_agent::{AgentUnits, Algorithm, Error};
 use prudence_core::random::StreamId;
 use prudence_data::Episode;
 use prudence_safety::SafetyModel;
@@ -58,6 +58,7 @@ fn replacing_a_model_by_itself_changes_nothing() {
 /// A replay buffer of one agent that was filled under one model, the running episode by its tracker.
 fn filled(
     model: &Arc<SafetyModel>,
+    units: &AgentUnits,
     history: bool,
     data: &[Episode],
     own: &[Episode],
@@ -74,6 +75,7 @@ fn filled(
     let chosen = Chosen { replica: 0, episodes: (0..data.len()).collect() };
     let shared = stored(std::slice::from_ref(model), &[data.to_vec()]);
     let mut replay = Replay::new(&Device::new(), &scaling(), shared, &sizes, &[chosen]).unwrap();
+    replay.set_units(0, units);
     replay.restore(0, own, Some(&scorer)).unwrap();
     let d = Device::new();
     let buffer = |numbers: &[f32]| numbers.into();
@@ -131,15 +133,16 @@ fn after_a_replacement_the_replay_is_as_if_filled_under_the_new_model() {
         while training.traces[0].episodes.len() == own.len() {
             training.lockstep();
         }
+        let units = training.population.units(0).clone();
         let running = &training.traces[0].episodes[own.len()];
         assert!(running.len() > steps, "{what}: it continues");
 
-        let exact = filled(&new, history, &data[0], &own, &prefix(running, steps));
+        let exact = filled(&new, &units, history, &data[0], &own, &prefix(running, steps));
         assert_same(&then, &draw(&exact, 1, 2000, stream), &format!("{what}: when the model was replaced"));
         assert_same(&sums, &exact.recent_sums(0, 1000), &format!("{what}: sums"));
-        let stale = filled(&old, history, &data[0], &own, &prefix(running, steps));
+        let stale = filled(&old, &units, history, &data[0], &own, &prefix(running, steps));
         assert_ne!(then, draw(&stale, 1, 2000, stream), "{what}: the models differ");
-        let exact = filled(&new, history, &data[0], &own, running);
+        let exact = filled(&new, &units, history, &data[0], &own, running);
         assert_same_replay(training.population.replay(), &exact, &format!("{what}: at the end of the running episode"));
         assert_eq!(training.population.replay().recent_sums(0, 1000), exact.recent_sums(0, 1000), "{what}");
     }

@@ -15,10 +15,10 @@ use prudence_nn::Device as _;
 use prudence_nn::work::Recalled;
 use prudence_safety::SafetyModel;
 
-fn scaling(reward_scale: f64) -> Scaling {
+fn scaling() -> Scaling {
     let action = BoxSpace { low: vec![-2.0], high: vec![4.0] };
     let spec = Spec { observation: BoxSpace::unbounded(2), action, signals: vec![], horizon: 50 };
-    Scaling::new(&spec, reward_scale)
+    Scaling::new(&spec)
 }
 
 /// The first observation names episode and step, so that a row tells where it comes from.
@@ -46,11 +46,11 @@ fn replay(
     agents: usize,
 ) -> Replay<Device> {
     let scorer = model.map(scorer);
-    let stored = Stored::new(&Device::new(), &scaling(0.5), scorer.as_ref(), stored).unwrap();
+    let stored = Stored::new(&Device::new(), &scaling(), scorer.as_ref(), stored).unwrap();
     let settings = ReplaySettings { capacity, own_steps: 2000, horizon: 50, history, floor: FLOOR };
     let all = || Chosen { replica: 0, episodes: (0..stored.lengths(0).len()).collect() };
     let chosen: Vec<Chosen> = (0..agents).map(|_| all()).collect();
-    Replay::new(&Device::new(), &scaling(0.5), Arc::new(stored), &settings, &chosen).unwrap()
+    Replay::new(&Device::new(), &scaling(), Arc::new(stored), &settings, &chosen).unwrap()
 }
 
 fn push(replay: &mut Replay<Device>, agent: usize, model: Option<&Arc<SafetyModel>>, episodes: &[Episode]) {

@@ -125,7 +125,7 @@ arguments! {
 
     /// What sampling and recalling read of the tables. The memory is `m` numbers wide.
     Replay {
-        shared_observation: In, shared_memory: In, own_observation: In, own_memory: In, middle: In, half: In,
+        shared_observation: In, shared_memory: In, own_observation: In, own_memory: In, centre: In, scale: In,
         s: Int, m: Int, history: Int, shared_capacity: Int, ring: Int,
     }
     Gather {
@@ -133,7 +133,7 @@ arguments! {
         shared_action: In, shared_reward: In, shared_score: In, shared_not_terminal: In,
         own_action: In, own_reward: In, own_score: In, own_not_terminal: In,
         state: Out, next_state: Out, action: Out, reward: Out, score: Out, not_terminal: Out,
-        n: Int, size: Int, a: Int, reward_scale: Float,
+        reward_centre: In, reward_scale: In, n: Int, size: Int, a: Int,
     }
     Recall {
         replay: Replay, rows: Words, state: Out, observation: Out, memory: Out, sum: Out,
@@ -145,7 +145,7 @@ arguments! {
         s: Int, m: Int, a: Int,
     }
 
-    See { observation: In, memory: In, middle: In, half: In, state: Out, rows: Long, s: Int, m: Int }
+    See { observation: In, memory: In, centre: In, scale: In, state: Out, rows: Long, each: Long, s: Int, m: Int }
     ToEnv { action: In, middle: In, half: In, out: Out, n: Long, a: Int }
     Spans { column: In, places: Words, out: Out, width: Int, steps: Int, rows: Int }
     Normalise { observation: In, action: In, centre: In, scale: In, out: Out, replicas: Int, rows: Int, s: Int, a: Int }

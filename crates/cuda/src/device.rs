@@ -103,8 +103,8 @@ fn replay_of(replay: &Tables<'_, Cuda>) -> args::Replay {
         shared_memory: shared.memory.first(0),
         own_observation: own.observation.first(0),
         own_memory: own.memory.first(0),
-        middle: units.observation_middle.first(units.observation_width),
-        half: units.observation_half.first(units.observation_width),
+        centre: units.observation_centre.first(units.agents * units.observation_width),
+        scale: units.observation_scale.first(units.agents * units.observation_width),
         s: int(units.observation_width),
         m: int(replay.memory_width),
         history: i32::from(replay.history),
@@ -475,10 +475,11 @@ impl Device for Cuda {
             reward: batch.reward.first(n),
             score: batch.score.first(n),
             not_terminal: batch.not_terminal.first(n),
+            reward_centre: units.reward_centre.first(units.agents),
+            reward_scale: units.reward_scale.first(units.agents),
             n: int(n),
             size: int(batch.size),
             a: int(a),
-            reward_scale: units.reward_scale as f32,
         };
         self.warps("gather", n, &arguments);
     }
@@ -537,10 +538,11 @@ impl Device for Cuda {
         let arguments = args::See {
             observation: observation.first(rows * s),
             memory: optional(memory.map(|(memory, _)| memory), rows * m),
-            middle: units.observation_middle.first(s),
-            half: units.observation_half.first(s),
+            centre: units.observation_centre.first(units.agents * s),
+            scale: units.observation_scale.first(units.agents * s),
             state: state.first(rows * (s + m)),
             rows: rows as u64,
+            each: (rows / units.agents) as u64,
             s: int(s),
             m: int(m),
         };

@@ -333,7 +333,7 @@ fn setup<D: Device>(device: &D, algorithm: Algorithm, steps: u64) -> Setup<D> {
     let (episodes, _) = episodes(6, 14);
     let spec = Walk::new().spec;
     let agent = AgentSettings { hidden: vec![12, 10], batch: 8, learning_rate: 1e-3, ..AgentSettings::default() };
-    let scaling = Scaling::new(&spec, agent.reward_scale);
+    let scaling = Scaling::new(&spec);
     let models: Vec<Arc<SafetyModel>> = (0..2).map(|seed| Arc::new(model(&episodes, seed))).collect();
     let scorers: Vec<Scorer<D>> = models
         .iter()
@@ -345,7 +345,8 @@ fn setup<D: Device>(device: &D, algorithm: Algorithm, steps: u64) -> Setup<D> {
         algorithm,
         settings: TrainingSettings {
             agent,
-            multiplier: MultiplierSettings { freeze: 1, window: 3, batch: 8, ..MultiplierSettings::default() },
+            multiplier: MultiplierSettings { batch: 8, ..MultiplierSettings::default() },
+            target: 0.9,
             train: TrainSettings {
                 steps,
                 updates_per_step: 0.5,

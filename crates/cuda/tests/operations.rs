@@ -443,13 +443,15 @@ impl Scenario for Replays {
         let (agents, size, s, a, m, shared, ring) = (3, 20, 5, 2, 7, 31, 13);
         let mut draw = Draw::new(device, "replay");
         let units = Units {
-            observation_middle: draw.buffer(s),
-            observation_half: draw.put(&[0.5, 2.0, 3.0, 4.0, 0.1]),
+            agents,
+            observation_centre: draw.buffer(agents * s),
+            observation_scale: draw.put(&[0.5, 2.0, 3.0, 4.0, 0.1, 9.0, 0.2, 1.3, 0.4, 0.0, 0.3, 0.6, 70.0, 0.8, 0.1]),
+            reward_centre: draw.buffer(agents),
+            reward_scale: draw.put(&[0.7, 0.1, 3.0]),
             action_middle: draw.buffer(a),
             action_half: draw.put(&[0.3, 2.0]),
             observation_width: s,
             action_width: a,
-            reward_scale: 0.7,
         };
         let mut table = |rows: usize| Table::<D> {
             observation: draw.buffer(rows * s),

@@ -202,7 +202,8 @@ pub trait Device: Clone + Send + Sync + 'static {
 
     // Safety models.
 
-    /// Writes the states that networks see: scaled observations, followed by the memory if there is one.
+    /// Writes the states that networks see: observations in the networks' units, followed by the memory if there is one.
+    /// The rows are divided evenly among the agents of the units, in order.
     fn see(
         &self,
         units: &Units<Self>,

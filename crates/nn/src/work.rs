@@ -304,12 +304,18 @@ pub struct AdamStep<'a, D: Device> {
     pub factor: Option<&'a D::Buf>,
 }
 
-/// Converts between the environment's units and those of the networks.
+/// Converts between the environment's units and those of the networks, for P agents.
 pub struct Units<D: Device> {
-    /// `[S]`: networks see `(s - middle) / half`.
-    pub observation_middle: D::Buf,
-    /// `[S]`
-    pub observation_half: D::Buf,
+    /// P
+    pub agents: usize,
+    /// `[P, S]`: networks see `(s - centre) * scale`, clipped to [`SEEN`].
+    pub observation_centre: D::Buf,
+    /// `[P, S]`
+    pub observation_scale: D::Buf,
+    /// `[P]`: critics learn from `(r - centre) * scale`.
+    pub reward_centre: D::Buf,
+    /// `[P]`
+    pub reward_scale: D::Buf,
     /// `[A]`: the environment gets `middle + half * a`.
     pub action_middle: D::Buf,
     /// `[A]`
@@ -318,9 +324,10 @@ pub struct Units<D: Device> {
     pub observation_width: usize,
     /// A, the dimension of actions.
     pub action_width: usize,
-    /// The factor of rewards.
-    pub reward_scale: f64,
 }
+
+/// The largest number that networks see of an observation, and the smallest with a minus sign.
+pub const SEEN: f64 = 10.0;
 
 /// Rows of episodes: T + 1 for an episode of T steps, so that s' is the next row.
 pub struct Table<D: Device> {

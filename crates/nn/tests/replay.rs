@@ -15,13 +15,15 @@ const FLOOR: f64 = -2.5;
 
 fn units() -> Units<Cpu<f64>> {
     Units {
-        observation_middle: buffer(&[0.5, -1.0, 2.0]),
-        observation_half: buffer(&[2.0, 0.5, 4.0]),
+        agents: 2,
+        observation_centre: buffer(&[0.5, -1.0, 2.0, 1.5, -2.0, 3.0]),
+        observation_scale: buffer(&[0.005, 0.02, 0.0025, 0.001, 0.0, 0.003]),
+        reward_centre: buffer(&[3.0, -4.0]),
+        reward_scale: buffer(&[0.1, 0.2]),
         action_middle: buffer(&[1.0, -0.5]),
         action_half: buffer(&[2.0, 0.25]),
         observation_width: S,
         action_width: A,
-        reward_scale: 0.1,
     }
 }
 
@@ -62,9 +64,12 @@ fn a_batch_holds_the_transitions_at_its_rows() {
                 None => (&shared, row, row + 1),
                 Some(row) => (&own, base + row, base + (row + 1) % ring),
             };
+            let agent = i / size;
             let state = |row: usize| -> Vec<f64> {
                 let scaled = |k: usize| {
-                    (table.observation[row * S + k] - units.observation_middle[k]) / units.observation_half[k]
+                    let centre = units.observation_centre[agent * S + k];
+                    ((table.observation[row * S + k] - centre) * units.observation_scale[agent * S + k])
+                        .clamp(-10.0, 10.0)
                 };
                 let memory = &table.memory[row * M..][..width - S];
                 (0..S).map(scaled).chain(memory.iter().copied()).collect()
@@ -76,7 +81,7 @@ fn a_batch_holds_the_transitions_at_its_rows() {
             assert_eq!(batch.state[i * width..][..width], state(row), "transition {i}");
             assert_eq!(batch.next_state[i * width..][..width], state(next), "transition {i}");
             assert_eq!(batch.action[i * A..][..A], [in_unit(0), in_unit(1)], "transition {i}");
-            assert_eq!(batch.reward[i], table.reward[row] * 0.1);
+            assert_eq!(batch.reward[i], (table.reward[row] - units.reward_centre[agent]) * units.reward_scale[agent]);
             assert_eq!((batch.score[i], batch.not_terminal[i]), (table.score[row], table.not_terminal[row]));
 
             let memory = &table.memory[row * M..][..M];
@@ -91,23 +96,25 @@ fn a_batch_holds_the_transitions_at_its_rows() {
 #[test]
 fn networks_see_the_states_while_acting_that_batches_hold() {
     let (d, rows, units) = (Cpu::<f64>::new(), 10, units());
-    let (shared, own) = (table(1, rows + 1), table(2, 1));
+    let (shared, own) = (table(1, rows + 1), table(2, 2));
     let replay = Tables {
         shared: &shared,
         own: &own,
-        population: 1,
+        population: 2,
         units: &units,
         memory_width: M,
         history: true,
         floor: FLOOR,
     };
-    let mut batch = Batch::new(&d, 1, rows, S + M, A).unwrap();
+    let mut batch = Batch::new(&d, 2, rows / 2, S + M, A).unwrap();
     d.gather(&replay, &(0..rows as u32).collect(), &mut batch);
     let mut state = unwritten(rows * (S + M));
-    d.see(&units, &shared.observation, Some((&shared.memory, M)), &mut state);
+    let mut observation = unwritten(rows * S);
+    d.copy(&shared.observation, 0, &mut observation, 0, rows * S);
+    d.see(&units, &observation, Some((&shared.memory, M)), &mut state);
     assert_eq!(state[..], batch.state[..]);
     let mut without = unwritten(rows * S);
-    d.see(&units, &shared.observation, None, &mut without);
+    d.see(&units, &observation, None, &mut without);
     assert!(without.chunks_exact(S).zip(state.chunks_exact(S + M)).all(|(a, b)| *a == b[..S]));
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prudence_agent::actor::{Actor, Choose};
 use prudence_agent::evaluate::{Player, PolicyShape};
 use prudence_agent::population::Population;
-use prudence_agent::{Scaling, Threads};
+use prudence_agent::{AgentUnits, Scaling, Threads};
 use prudence_core::{BoxSpace, Spec};
 use prudence_data::files::{read_limited, write_atomic};
 use prudence_env::Env;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::InFile as _;
 use crate::{Algorithm, Error, Task, TestEpisode};
 
-const FORMAT: &str = "prudence agent 1";
+const FORMAT: &str = "prudence agent 2";
 const LIMIT: u64 = 1 << 32;
 const HEADER: &str = "prudence";
 const SAFETY: &str = "safety.";
@@ -59,19 +59,10 @@ struct Header {
     hidden: Vec<usize>,
     log_std: [f64; 2],
     score_floor: f64,
-    /// The lower and upper bound of each dimension; null if unbounded.
-    observation: Vec<[Option<f64>; 2]>,
-    action: Vec<[Option<f64>; 2]>,
-}
-
-fn bounds(space: &BoxSpace) -> Vec<[Option<f64>; 2]> {
-    let finite = |x: &f64| Some(*x).filter(|x| x.is_finite());
-    space.low.iter().zip(&space.high).map(|(low, high)| [finite(low), finite(high)]).collect()
-}
-
-fn space(bounds: &[[Option<f64>; 2]]) -> BoxSpace {
-    let side = |side: usize, unbounded: f64| bounds.iter().map(|pair| pair[side].unwrap_or(unbounded)).collect();
-    BoxSpace { low: side(0, f64::NEG_INFINITY), high: side(1, f64::INFINITY) }
+    /// What its networks see of observations and rewards.
+    units: AgentUnits,
+    /// The lower and upper bound of each dimension of an action.
+    action: Vec<[f64; 2]>,
 }
 
 impl Agent {
@@ -89,8 +80,8 @@ impl Agent {
                 hidden: settings.hidden.clone(),
                 log_std: [settings.log_std_min, settings.log_std_max],
                 score_floor: settings.score_floor,
-                observation: bounds(&setup.spec.observation),
-                action: bounds(&setup.spec.action),
+                units: population.units(agent).clone(),
+                action: setup.spec.action.low.iter().zip(&setup.spec.action.high).map(|(l, h)| [*l, *h]).collect(),
             },
             policy: population.policy(agent)?,
             model: population.policy_model(agent).filter(|_| setup.algorithm.constraint().is_some()).cloned(),
@@ -119,22 +110,23 @@ impl Agent {
     }
 
     fn network(&self) -> Mlp {
-        let (s, a) = (self.header.observation.len(), self.header.action.len());
+        let (s, a) = (self.header.units.observation.len(), self.header.action.len());
         let memory = self.model.as_ref().filter(|_| self.header.algorithm.history());
         Mlp::new(s + memory.map_or(0, |model| model.memory_width()), &self.header.hidden, 2 * a)
     }
 
     fn shape(&self) -> PolicyShape {
+        let side = |side: usize| self.header.action.iter().map(|pair| pair[side]).collect();
         let spec = Spec {
-            observation: space(&self.header.observation),
-            action: space(&self.header.action),
+            observation: BoxSpace::uniform(self.header.units.observation.len(), f64::NEG_INFINITY, f64::INFINITY),
+            action: BoxSpace { low: side(0), high: side(1) },
             signals: Vec::new(),
             horizon: 1,
         };
         let [min, max] = self.header.log_std;
         PolicyShape {
             network: self.network(),
-            scaling: Scaling::new(&spec, 1.0),
+            scaling: Scaling::new(&spec),
             clip: LogStd { min, max },
             history: self.header.algorithm.history(),
         }
@@ -166,7 +158,7 @@ impl Agent {
         }
         let header: Header = serde_json::from_value(value).map_err(|e| problem(format!("invalid header: {e}")))?;
         let sound = !header.hidden.is_empty() && header.hidden.iter().all(|n| (1..=8192).contains(n));
-        if !sound || header.action.iter().flatten().any(Option::is_none) || header.score_floor >= 0.0 {
+        if !sound || header.action.iter().any(|[low, high]| low >= high) || header.score_floor >= 0.0 {
             return Err(problem("invalid header: the layers, the action bounds or the floor are out of range".into()));
         }
         let safety = header.algorithm.constraint().is_some();
@@ -194,7 +186,7 @@ impl Agent {
     pub(crate) fn play(&self, env: Box<dyn Env>) -> Result<Player<Cpu<f32>>, Error> {
         self.check(env.spec())?;
         let mut player = Player::new(&Cpu::new(), vec![env], 1, &self.shape(), self.scorer()?, &Threads::default())?;
-        player.load(0, &self.policy);
+        player.load(0, &self.policy, &self.header.units);
         Ok(player)
     }
 
@@ -216,7 +208,8 @@ impl Agent {
     pub fn pilot(&self) -> Result<Pilot, Error> {
         let shape = self.shape();
         let bank = Bank::dense(shape.network.clone(), 1);
-        let actor = Actor::new(&Cpu::new(), &shape.scaling, &bank, 1, shape.clip, shape.history, self.scorer()?)?;
+        let mut actor = Actor::new(&Cpu::new(), &shape.scaling, &bank, 1, shape.clip, shape.history, self.scorer()?)?;
+        actor.set_units(0, &self.header.units);
         Ok(Pilot { actor, policy: self.policy.as_slice().into(), action: vec![0.0; self.header.action.len()] })
     }
 }

@@ -160,7 +160,7 @@ fn update_thread<D: Device>(device: &D, sizes: &UpdateSizes, thread: u64, second
         signals: Vec::new(),
         horizon: 1000,
     };
-    let units = Scaling::new(&spec, 1.0).units(device).map_err(agent)?;
+    let units = Scaling::new(&spec).units(device, population).map_err(agent)?;
     let tables = Tables {
         shared: &table,
         own: &own,
@@ -392,7 +392,7 @@ fn act_on<D: Device>(
         horizon: 1000,
     };
     let clip = AgentSettings::default().log_std();
-    let mut actor = Actor::new(device, &Scaling::new(&spec, 1.0), &policy, 1, clip, true, Some(scorer))?;
+    let mut actor = Actor::new(device, &Scaling::new(&spec), &policy, 1, clip, true, Some(scorer))?;
     let (observation, mut actions) = (vec![0.1f32; s], vec![0.0f32; population * a]);
     let active = vec![true; population];
     let watch = Stopwatch::start();

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use prudence_agent::AgentUnits;
 use prudence_agent::multiplier::Multiplier;
 use prudence_agent::population::{AgentState, Counters, SelectedPolicy};
 use prudence_agent::safesac::Networks;
@@ -33,6 +34,7 @@ struct Header {
     setup: String,
     counters: Counters,
     multiplier: Multiplier,
+    units: AgentUnits,
     /// The step of the selected policy, if there is one.
     selected: Option<u64>,
     /// Whether the model that selected this policy differs from the current safety model.
@@ -71,6 +73,7 @@ pub(crate) fn save(
         setup: setup.into(),
         counters: state.counters.clone(),
         multiplier: state.multiplier.clone(),
+        units: state.units.clone(),
         selected: state.selected.as_ref().map(|selected| selected.step),
         selected_safety,
         safety: state.model.is_some(),
@@ -117,6 +120,7 @@ pub(crate) fn load(
     let state = AgentState {
         counters: header.counters,
         multiplier: header.multiplier,
+        units: header.units,
         tensors,
         selected: header.selected.map(selected).transpose()?,
         model: present.clone(),

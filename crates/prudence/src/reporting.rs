@@ -286,15 +286,10 @@ fn notes(task: &Task, outcome: &Outcome, evaluation: &Evaluation, multipliers: &
     let lambda = &config.multiplier;
     for curve in multipliers.iter().filter(|_| lambda.fixed.is_none()) {
         if curve.seeds.iter().flatten().all(|(_, value)| *value == lambda.initial) {
-            let why = match lambda.initial {
-                0.0 => "the constraint was always met, or there were",
-                _ => "there were",
-            };
             notes.push(format!(
-                "Lambda of {} never moved from {}: {why} hardly any episodes beyond multiplier.freeze = {}.",
+                "Lambda of {} never moved from {}: the training was too short.",
                 figure::display_name(&curve.label.algorithm),
-                lambda.initial,
-                lambda.freeze
+                lambda.initial
             ));
         }
     }

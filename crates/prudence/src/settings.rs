@@ -175,7 +175,12 @@ impl RefitSettings {
 impl TaskSettings {
     /// The settings of one agent's training.
     pub fn training(&self) -> TrainingSettings {
-        TrainingSettings { agent: self.agent.clone(), multiplier: self.multiplier.clone(), train: self.train.clone() }
+        TrainingSettings {
+            target: self.target,
+            agent: self.agent.clone(),
+            multiplier: self.multiplier.clone(),
+            train: self.train.clone(),
+        }
     }
 
     /// The seeds of a run.

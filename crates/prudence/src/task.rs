@@ -163,7 +163,7 @@ impl Task {
     }
 
     pub(crate) fn scaling(&self) -> Scaling {
-        Scaling::new(&self.spec, self.settings.agent.reward_scale)
+        Scaling::new(&self.spec)
     }
 
     /// Checks that an agent without stored episodes takes more steps than its random ones, so that it learns at all.

@@ -516,7 +516,7 @@ impl OpenRun {
             record.multiplier
         ));
         if population.multiplier_at_limit(agent) && !std::mem::replace(&mut self.warned, true) {
-            let text = "lambda reached multiplier.max: the constraint demands more than the agent achieves";
+            let text = "lambda reached its limit, 1,000: the constraint demands more than the agent achieves";
             self.warn(session, text);
         }
         Ok(())

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use prudence_core::random::{StreamId, blocks, stream};
-use prudence_data::{Episodes, Segment, Steps};
+use prudence_data::{Episodes, Moments, Segment, Steps};
 use prudence_nn::work::{AdamStep, Parameters, TrajectoryLoss};
 use prudence_nn::{AdamSettings, Device, DeviceError};
 use rand::RngExt as _;
@@ -309,27 +309,17 @@ impl<D: Device> Fitter<D> {
 
 /// Means and inverse standard deviations of `(s, a)` over the steps of some episodes. Constant inputs are only centred.
 fn moments<E: Episodes + ?Sized>(episodes: &E, used: &[usize], shape: &ModelShape) -> Result<[Vec<f32>; 2], Error> {
-    let mut sums = vec![(0.0f64, 0.0f64); shape.inputs()];
-    let mut count = f64::MIN_POSITIVE; // so that the means are 0 without episodes
+    let mut moments = vec![Moments::default(); shape.inputs()];
     let mut read = Steps::default();
     for episode in used {
         episodes.read_steps(*episode, 0..episodes.steps(*episode), &mut read)?;
         let rows = read.observations.chunks_exact(shape.observation).zip(read.actions.chunks_exact(shape.action));
         for (s, a) in rows {
-            count += 1.0;
-            for (sum, x) in sums.iter_mut().zip(s.iter().chain(a)) {
-                sum.0 += f64::from(*x);
-                sum.1 += f64::from(*x).powi(2);
-            }
+            moments.iter_mut().zip(s.iter().chain(a)).for_each(|(moments, x)| moments.add(f64::from(*x)));
         }
     }
-    let one = |(sum, squares): (f64, f64)| {
-        let mean = sum / count;
-        let deviation = (squares / count - mean * mean).max(0.0).sqrt();
-        let inverse = if deviation > 1e-6 { 1.0 / deviation } else { 1.0 };
-        (mean as f32, inverse as f32)
-    };
-    let (centre, scale) = sums.into_iter().map(one).unzip();
+    let one = |moments: Moments| (moments.mean() as f32, moments.deviation().unwrap_or(1.0).recip() as f32);
+    let (centre, scale) = moments.into_iter().map(one).unzip();
     Ok([centre, scale])
 }
 

@@ -1,4 +1,4 @@
-//! The left side of the constraint, estimated at the end of an episode, and the step of the multiplier that follows.
+//! The left side of the constraint, estimated every few updates, and the move of the multiplier that follows.
 
 use prudence_core::Spec;
 use prudence_core::random::StreamId;
@@ -6,9 +6,9 @@ use prudence_nn::Device;
 use prudence_nn::work::{Columns, Drawn, Input, Pass, Recalled};
 use prudence_safety::{Rating, Scorer};
 
-use super::{Member, Population};
+use super::Population;
 use crate::Error;
-use crate::multiplier::{ConstraintEstimate, Multiplier};
+use crate::multiplier::{Allowance, ConstraintEstimate, UPDATES_PER_MOVE};
 use crate::replay::Replay;
 use crate::safesac::Networks;
 use crate::settings::{Constraint, TrainingSettings};
@@ -55,50 +55,68 @@ impl<D: Device> Estimator<D> {
     }
 }
 
+/// Steps that an estimate looks back, within these numbers of episodes.
+const WINDOW: f64 = 10_000.0;
+const EPISODES: [f64; 2] = [10.0, 40.0];
+/// The least time constant of the multiplier, in updates and in episodes.
+const LEAST_TIME: [f64; 2] = [2000.0, 10.0];
+/// The most doubt about its safe episodes that a model is granted.
+const MOST_DOUBT: f64 = -0.2;
+
 impl<D: Device> Population<D> {
     /// The paper's update of lambda, estimated on each agent's recent episodes.
     pub(super) fn move_multipliers(&mut self, agents: &[usize]) -> Result<(), Error> {
         let Some(constraint) = self.setup.algorithm.constraint() else { return Ok(()) };
+        // The running episode counts only where it is recalled.
+        let agents: Vec<usize> =
+            agents.iter().copied().filter(|agent| self.members[*agent].counters.episode > 0).collect();
         if agents.is_empty() {
             return Ok(());
         }
         let estimates: Vec<f64> = match constraint {
-            Constraint::LowerBound => self.expected_log_prob(agents)?,
+            Constraint::LowerBound => self.expected_log_prob(&agents)?,
             Constraint::Original => agents.iter().map(|agent| self.expected_prob(*agent)).collect(),
         };
-        let settings = &self.setup.settings.multiplier;
-        let threshold = Multiplier::threshold(constraint, settings);
-        for (agent, estimate) in agents.iter().zip(estimates) {
-            let member = &mut self.members[*agent];
-            member.multiplier.update(estimate, threshold, settings);
+        let TrainingSettings { target, agent: settings, train, multiplier } = &self.setup.settings;
+        let [updates, episodes] = LEAST_TIME;
+        let time = updates.max(episodes * self.setup.spec.horizon as f64 * train.updates_per_step);
+        for (agent, estimate) in agents.into_iter().zip(estimates) {
+            let was_safe = self.replay.completed_sums(agent, usize::MAX).iter().any(|sum| *sum >= 0.5f32.ln());
+            let member = &mut self.members[agent];
+            let doubt = member.counters.refits.doubt.clamp(MOST_DOUBT, 0.0);
+            let allowance = Allowance::new(*target, settings.score_floor, doubt);
+            member.multiplier.update(constraint, estimate, &allowance, time, was_safe, multiplier);
+            let threshold = allowance.threshold(constraint);
             member.counters.estimate = Some(ConstraintEstimate { estimate, threshold });
         }
         Ok(())
     }
 
     /// The number of recent episodes that an estimate uses.
-    fn window(&self, member: &Member) -> usize {
-        (member.counters.episode as usize).min(self.setup.settings.multiplier.window)
+    fn window(&self) -> usize {
+        let [least, most] = EPISODES;
+        (WINDOW / self.setup.spec.horizon as f64).clamp(least, most) as usize
     }
 
     /// `E[exp(sum_t log P)]`: the mean over an agent's recent episodes.
     fn expected_prob(&self, agent: usize) -> f64 {
-        let sums = self.replay.recent_sums(agent, self.window(&self.members[agent]));
+        let sums = self.replay.completed_sums(agent, self.window());
         sums.iter().map(|sum| f64::from(*sum).exp()).sum::<f64>() / sums.len() as f64
     }
 
-    /// `E[sum_t log P]` with fresh actions at recent (s, h): the mean score times the horizon.
+    /// `E[sum_t log P]` with fresh actions at recent (s, h): the mean score times the mean length of episodes.
     fn expected_log_prob(&mut self, agents: &[usize]) -> Result<Vec<f64>, Error> {
         let TrainingSettings { agent: settings, multiplier, .. } = &self.setup.settings;
         let (n, a) = (multiplier.batch, self.setup.spec.action.dim());
-        let windows: Vec<usize> = agents.iter().map(|agent| self.window(&self.members[*agent])).collect();
+        let window = self.window();
         let (d, work) = (&self.device, &mut self.estimator);
         let (Some(scorer), Some(rating)) = (self.actor.scorer(), &mut work.rating) else {
             return Ok(vec![0.0; agents.len()]);
         };
-        for (agent, window) in agents.iter().zip(windows) {
+        for agent in agents {
             let member = &self.members[*agent];
-            let stream = |purpose: &str| StreamId::new(member.seed, purpose, member.counters.episode);
+            let index = member.counters.update / UPDATES_PER_MOVE;
+            let stream = |purpose: &str| StreamId::new(member.seed, purpose, index);
             self.replay.draw_recent(*agent, window, &mut work.rows[agent * n..][..n], stream("multiplier-states"));
             work.addresses[agent * 6..][..6].copy_from_slice(&stream("multiplier-actions").address(0));
         }
@@ -112,10 +130,9 @@ impl<D: Device> Population<D> {
         d.sample(&work.pass, &work.noise, settings.log_std(), &mut work.drawn);
         d.to_env(self.replay.units(), &work.drawn.action, &mut work.actions);
         scorer.rate(rating, &mut work.recalled, &work.actions);
-        let horizon = self.setup.spec.horizon as f64;
         let mut scores = vec![0.0; self.members.len() * n];
         d.read(&rating.score, 0, &mut scores)?;
         let sum = |agent: &usize| scores[agent * n..][..n].iter().map(|score| f64::from(*score)).sum::<f64>();
-        Ok(agents.iter().map(|agent| sum(agent) / n as f64 * horizon).collect())
+        Ok(agents.iter().map(|agent| sum(agent) / n as f64 * self.replay.mean_steps(*agent, window)).collect())
     }
 }

@@ -91,10 +91,13 @@ impl<D: Device> Population<D> {
     /// Starts an agent's next episode.
     fn start(&mut self, agent: usize) -> Result<(), Error> {
         let replica = agent * self.setup.stored.replicas() / self.members.len();
+        let nothing_stored = self.setup.stored.is_empty(replica);
+        let warm_up = nothing_stored && self.members[agent].counters.step < self.setup.settings.train.random_steps;
+        if nothing_stored && !warm_up {
+            self.measure_units(agent)?;
+        }
         let member = &mut self.members[agent];
         let (seed, index) = (member.seed, member.counters.episode);
-        let nothing_stored = self.setup.stored.is_empty(replica);
-        let warm_up = nothing_stored && member.counters.step < self.setup.settings.train.random_steps;
         member.warm_up = warm_up.then(|| stream(seed, "warm-up", index));
         member.centre.clear();
         let every = self.setup.settings.train.mode_every;
@@ -104,6 +107,36 @@ impl<D: Device> Population<D> {
         self.actor.start(agent);
         let tracker = self.actor.tracker.as_ref().filter(|_| self.setup.constrained());
         self.replay.start(agent, member.recorder.stored_observation(), tracker);
+        Ok(())
+    }
+
+    /// Measures the units of an agent that learns from its own episodes alone: before its first update, and the unit of
+    /// rewards again each time that its steps have doubled, because returns grow while it learns. Networks then change so
+    /// that they mean the same.
+    fn measure_units(&mut self, agent: usize) -> Result<(), Error> {
+        let Counters { step, measured, .. } = self.members[agent].counters;
+        let doublings = |step: u64| (step / 1000 + 1).ilog2();
+        if step == 0 || measured.is_some_and(|measured| doublings(step) == doublings(measured)) {
+            return Ok(());
+        }
+        let discount = self.setup.settings.agent.discount;
+        let mut units = self.replay.own_units(agent, discount)?;
+        let [old_centre, old_scale] = self.members[agent].units.reward;
+        if measured.is_some() {
+            units.observation = self.members[agent].units.observation.clone();
+        }
+        let [centre, scale] = units.reward;
+        let factor = f64::from(scale) / f64::from(old_scale);
+        self.members[agent].counters.measured = Some(step);
+        if measured.is_some() && (0.8..=1.25).contains(&factor) {
+            return Ok(());
+        }
+        // The sum of the discounted differences of the centres.
+        let shift = (f64::from(old_centre) - f64::from(centre)) / (1.0 - discount).max(1e-3) * f64::from(scale);
+        if self.members[agent].counters.update > 0 {
+            self.learner.change_reward_unit(agent, factor, shift)?;
+        }
+        self.set_units(agent, units);
         Ok(())
     }
 
@@ -162,9 +195,9 @@ impl<D: Device> Population<D> {
         Err(self.divergence(agent, &moments).unwrap_or(Error::Diverged { step, what, value }))
     }
 
-    /// Ends the episodes of these agents: checks that they have not diverged, and moves their multipliers.
+    /// Ends the episodes of these agents, and checks that they have not diverged.
     fn finish(&mut self, finished: &[usize], ended: &mut Vec<Ended>) -> Result<(), Error> {
-        let (mut moving, mut sums) = (Vec::new(), Vec::new());
+        let mut sums = Vec::new();
         self.actor.sums(&mut sums)?;
         self.read_metrics()?;
         let moments = self.mean_squares()?;
@@ -176,18 +209,15 @@ impl<D: Device> Population<D> {
             member.counters.returns.0 += episode.total_reward();
             member.counters.returns.1 += 1;
             let mut outcome = Ok(episode);
-            if member.warm_up.is_none() {
-                match self.divergence(agent, &moments) {
-                    Some(error) => {
-                        self.members[agent].stopped = true;
-                        outcome = Err(error);
-                    }
-                    None => moving.push(agent),
-                }
+            if member.warm_up.is_none()
+                && let Some(error) = self.divergence(agent, &moments)
+            {
+                self.members[agent].stopped = true;
+                outcome = Err(error);
             }
             ended.push(Ended { agent, episode: outcome });
         }
-        self.move_multipliers(&moving)
+        Ok(())
     }
 
     /// The sum of the mean squared gradients of each agent's policy and critics, `[2, P]`.

@@ -15,8 +15,8 @@
 //! | transitions of update u                             | `batch`                | u        | 0 ..                       |
 //! | noise of the actions at s' in update u              | `next-actions`         | u        | 0 .. `B * A`               |
 //! | noise of the actions at s in update u               | `new-actions`          | u        | 0 .. `B * A`               |
-//! | states of the multiplier's estimate                 | `multiplier-states`    | episodes | 0 ..                       |
-//! | noise of the actions there                          | `multiplier-actions`   | episodes | 0 ..                       |
+//! | states of the multiplier's estimate after update u  | `multiplier-states`    | u / 64   | 0 ..                       |
+//! | noise of the actions there                          | `multiplier-actions`   | u / 64   | 0 ..                       |
 //! | seed of test episode i, the same for all agents     | `test`                 | i        | 0                          |
 //! | noise of the action at step t of test episode i     | `test-actions`         | i        | from block t * `blocks(A)` |
 
@@ -47,8 +47,8 @@ use crate::multiplier::{ConstraintEstimate, Multiplier};
 use crate::recorder::Recorder;
 use crate::replay::{Chosen, Replay, ReplaySettings, Stored};
 use crate::safesac::{Head, Learner, Networks, UpdateMetrics};
-use crate::scaling::Scaling;
 use crate::settings::TrainingSettings;
+use crate::units::{AgentUnits, Scaling};
 use crate::{Algorithm, Error, Threads};
 
 /// What the agents of a population have in common.
@@ -104,9 +104,9 @@ impl<D: Device> Clone for Setup<D> {
 }
 
 impl<D: Device> Setup<D> {
-    /// Between the environment's units and the networks'.
+    /// Between the environment's actions and the policy's.
     pub fn scaling(&self) -> Scaling {
-        Scaling::new(&self.spec, self.settings.agent.reward_scale)
+        Scaling::new(&self.spec)
     }
 
     /// Whether there is a safety critic and a multiplier.
@@ -155,6 +155,8 @@ pub struct Counters {
     pub estimate: Option<ConstraintEstimate>,
     /// The refits of the safety model.
     pub refits: Refits,
+    /// The step at which the units were last measured on the agent's own episodes.
+    pub measured: Option<u64>,
 }
 
 /// The refits of an agent's safety model so far.
@@ -170,6 +172,8 @@ pub struct Refits {
     pub labels: u64,
     /// Verdicts on prefixes that those labels imply.
     pub verdicts: u64,
+    /// The mean floored sum of log P, under the model of the last refit, of the agent's latest safe episodes; 0 without.
+    pub doubt: f64,
     /// How the model before the last refit judged the agent's episodes since the refit before it, which it had not been
     /// fitted to.
     pub judged: Judged,
@@ -216,6 +220,7 @@ pub struct Ended {
 /// The part of an agent that is not on the device.
 struct Member {
     seed: u64,
+    units: AgentUnits,
     counters: Counters,
     multiplier: Multiplier,
     selected: Option<SelectedPolicy>,
@@ -278,7 +283,7 @@ impl<D: Device> Population<D> {
     /// One agent per seed, with initial networks.
     pub fn new(device: &D, setup: Setup<D>, seeds: &[u64]) -> Result<Self, Error> {
         setup.check(seeds.len())?;
-        let TrainingSettings { agent, multiplier, train } = &setup.settings;
+        let TrainingSettings { agent, multiplier, train, .. } = &setup.settings;
         let (a, p) = (setup.spec.action.dim(), seeds.len());
         let (constrained, history) = (setup.constrained(), setup.algorithm.history());
         let scorers =
@@ -312,6 +317,7 @@ impl<D: Device> Population<D> {
         let member = |seed: &u64| -> Result<Member, Error> {
             Ok(Member {
                 seed: *seed,
+                units: AgentUnits::of_environment(setup.spec.observation.dim()),
                 counters: Counters::default(),
                 multiplier: if constrained { Multiplier::new(multiplier) } else { Multiplier::off() },
                 selected: None,
@@ -328,7 +334,7 @@ impl<D: Device> Population<D> {
         };
         let policy = learner.networks().policy.clone();
         let estimated = scorer.as_ref().filter(|_| constrained);
-        Ok(Self {
+        let mut population = Self {
             estimator: Estimator::new(device, &setup.spec, learner.networks(), &replay, estimated, multiplier.batch)?,
             actor: Actor::new(device, &scaling, &policy, 1, agent.log_std(), history, scorer)?,
             members: seeds.iter().map(member).collect::<Result<_, _>>()?,
@@ -342,7 +348,27 @@ impl<D: Device> Population<D> {
             learner,
             replay,
             setup,
-        })
+        };
+        for agent in 0..p {
+            let replica = agent * population.setup.stored.replicas() / p;
+            if !population.setup.stored.is_empty(replica) {
+                let units = population.setup.stored.units(replica, population.setup.settings.agent.discount);
+                population.set_units(agent, units);
+            }
+        }
+        Ok(population)
+    }
+
+    /// Sets the units in which an agent's networks see observations and rewards.
+    fn set_units(&mut self, agent: usize, units: AgentUnits) {
+        self.actor.set_units(agent, &units);
+        self.replay.set_units(agent, &units);
+        self.members[agent].units = units;
+    }
+
+    /// The units in which an agent's networks see observations and rewards.
+    pub fn units(&self, agent: usize) -> &AgentUnits {
+        &self.members[agent].units
     }
 
     /// What its agents have in common.

@@ -112,7 +112,7 @@ impl<D: Device> Population<D> {
         let player = self.tests.player.insert(player);
         let mut wanted = vec![false; p];
         for Tested { agent, policy, .. } in tested {
-            player.load(*agent, policy);
+            player.load(*agent, policy, &self.members[*agent].units);
             wanted[*agent] = true;
         }
         let seeds: Vec<u64> = self.members.iter().map(|member| member.seed).collect();
@@ -153,7 +153,7 @@ impl<D: Device> Population<D> {
                 let settings = &self.setup.settings.multiplier;
                 let free = self.setup.constrained() && self.members[agent].multiplier.is_free(settings);
                 if free
-                    && record.mean_predicted() >= settings.target
+                    && record.mean_predicted() >= self.setup.settings.target
                     && let Some(model) = model
                 {
                     let step = record.step;

@@ -11,6 +11,7 @@ use crate::Error;
 use crate::multiplier::Multiplier;
 use crate::replay::{NewStep, OwnStep};
 use crate::safesac::Agents;
+use crate::units::AgentUnits;
 
 /// Everything that an agent is between two of its episodes, except for the stored episodes themselves.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +20,8 @@ pub struct AgentState {
     pub counters: Counters,
     /// Its multiplier.
     pub multiplier: Multiplier,
+    /// The units in which its networks see observations and rewards.
+    pub units: AgentUnits,
     /// Its networks and their optimisers' moments, named as in [`Population::tensor_sizes`] and in that order.
     pub tensors: Vec<(&'static str, Vec<f32>)>,
     /// The policy selected so far.
@@ -70,6 +73,7 @@ impl<D: Device> Population<D> {
         Ok(AgentState {
             counters: member.counters.clone(),
             multiplier: member.multiplier.clone(),
+            units: member.units.clone(),
             tensors: tensors.collect::<Result<_, Error>>()?,
             selected: member.selected.clone(),
             model: self.model(agent).cloned(),
@@ -105,6 +109,7 @@ impl<D: Device> Population<D> {
         for (Tensor { buffer, each, .. }, (_, numbers)) in tensors.into_iter().zip(&state.tensors) {
             self.device.write(buffer, agent * each, numbers);
         }
+        self.set_units(agent, state.units);
         let member = &mut self.members[agent];
         member.counters = state.counters;
         member.multiplier = state.multiplier;
@@ -174,6 +179,9 @@ impl<D: Device> Population<D> {
         let given = state.tensors.iter().map(|(name, numbers)| (*name, numbers.len()));
         let policy = state.selected.as_ref().map(|selected| ("policy", selected.policy.len()));
         let expected = self.tensor_sizes();
+        if state.units.observation.len() != self.setup.spec.observation.dim() {
+            return Err(Error::OtherNetworks);
+        }
         if !given.clone().eq(expected.iter().copied()) || policy.is_some_and(|policy| !expected.contains(&policy)) {
             return Err(Error::OtherNetworks);
         }
@@ -230,14 +238,17 @@ impl<D: Device> Population<D> {
     }
 
     /// Continues an agent, which is between two of its episodes and shares its model with no other, with a refitted one.
-    pub fn refit(&mut self, agent: usize, model: Arc<SafetyModel>, refits: Refits) -> Result<(), Error> {
+    pub fn refit(&mut self, agent: usize, model: Arc<SafetyModel>) -> Result<(), Error> {
         let (agents, replicas) = (self.members.len(), self.setup.models.len());
         if agents != replicas {
             return Err(Error::Replicas { agents, replicas });
         }
-        self.replace_models(&[(agent, model)])?;
+        self.replace_models(&[(agent, model)])
+    }
+
+    /// Sets the counts of an agent's refits, after each.
+    pub fn set_refits(&mut self, agent: usize, refits: Refits) {
         self.members[agent].counters.refits = refits;
-        Ok(())
     }
 
     /// The floored sums of log P of an agent's most recent episodes.

@@ -6,6 +6,7 @@ use prudence_nn::work::{Batch, Room};
 
 use super::{Member, Population};
 use crate::Error;
+use crate::multiplier::UPDATES_PER_MOVE;
 use crate::safesac::{Networks, Steering};
 use crate::settings::TrainingSettings;
 
@@ -49,7 +50,7 @@ impl<D: Device> Population<D> {
                 self.read_metrics()?; // the update overwrites the measurements of every agent
             }
             self.draw(&updating);
-            for (agent, updating) in updating.into_iter().enumerate() {
+            for (agent, updating) in updating.iter().copied().enumerate() {
                 let steering = updating.then(|| self.prepare(agent));
                 self.learner.steer(agent, steering.as_ref());
             }
@@ -62,6 +63,11 @@ impl<D: Device> Population<D> {
             d.normals(&work.next_noise, each, &mut work.batch.next_noise);
             d.normals(&work.noise, each, &mut work.batch.noise);
             self.learner.update(&work.batch)?;
+            let moves = |agent: &usize| {
+                updating[*agent] && self.members[*agent].counters.update.is_multiple_of(UPDATES_PER_MOVE)
+            };
+            let moving: Vec<usize> = (0..self.members.len()).filter(moves).collect();
+            self.move_multipliers(&moving)?;
         }
     }
 

@@ -158,14 +158,8 @@ pub fn settings() -> TrainingSettings {
             score_floor: FLOOR,
             ..AgentSettings::default()
         },
-        multiplier: MultiplierSettings {
-            target: 0.2,
-            initial: 0.5,
-            freeze: 3,
-            window: 5,
-            batch: 12,
-            ..MultiplierSettings::default()
-        },
+        target: 0.2,
+        multiplier: MultiplierSettings { initial: 0.5, batch: 12, ..MultiplierSettings::default() },
         train: TrainSettings {
             steps: 350,
             random_steps: 60,
@@ -177,7 +171,7 @@ pub fn settings() -> TrainingSettings {
 }
 
 pub fn scaling() -> Scaling {
-    Scaling::new(Walk::new().spec(), settings().agent.reward_scale)
+    Scaling::new(Walk::new().spec())
 }
 
 /// Stored episodes: a list per model, or one without a model.

@@ -1,7 +1,7 @@
 // Replay tables: sampled, written and recalled.
 
-// An observation in the networks' units.
-INLINE float seen(float x, float middle, float half) { return (x - middle) / half; }
+// An observation in the networks' units, clipped like SEEN in prudence-nn.
+INLINE float seen(float x, float centre, float scale) { return min_(max_((x - centre) * scale, -10.0f), 10.0f); }
 
 // A row that an agent sampled: in the table that all share, or in its own ring.
 INLINE bool is_shared(const Replay &r, u32 row) { return row < (u32)r.shared_capacity; }
@@ -17,8 +17,9 @@ INLINE const float *memory(const Replay &r, int agent, u32 row) {
 }
 
 // Writes the state at a row, one lane per number.
-INLINE void state(const Replay &r, const float *observation, const float *memory, float *out, int lane) {
-  for (int i = lane; i < r.s; i += WARP) out[i] = seen(observation[i], r.middle[i], r.half[i]);
+INLINE void state(const Replay &r, int agent, const float *observation, const float *memory, float *out, int lane) {
+  const float *centre = r.centre + (u64)agent * r.s, *scale = r.scale + (u64)agent * r.s;
+  for (int i = lane; i < r.s; i += WARP) out[i] = seen(observation[i], centre[i], scale[i]);
   if (r.history) {
     for (int i = lane; i < r.m; i += WARP) out[r.s + i] = memory[i];
   }
@@ -36,8 +37,8 @@ KERNEL(BLOCK, gather, Gather) {
   const float *next_observation = shared ? r.shared_observation + (u64)(row + 1) * r.s : observation(r, agent, row + 1);
   const float *next_memory = shared ? r.shared_memory + (u64)(row + 1) * r.m : memory(r, agent, row + 1);
   int width = r.s + (r.history ? r.m : 0);
-  state(r, observation(r, agent, row), memory(r, agent, row), a.state + (u64)i * width, lane);
-  state(r, next_observation, next_memory, a.next_state + (u64)i * width, lane);
+  state(r, agent, observation(r, agent, row), memory(r, agent, row), a.state + (u64)i * width, lane);
+  state(r, agent, next_observation, next_memory, a.next_state + (u64)i * width, lane);
   u64 at = shared ? row : ring_row(r, agent, row);
   const float *action = (shared ? a.shared_action : a.own_action) + at * a.a;
   for (int j = lane; j < a.a; j += WARP) {
@@ -45,7 +46,7 @@ KERNEL(BLOCK, gather, Gather) {
     a.action[(u64)i * a.a + j] = min_(max_(unit, -1.0f), 1.0f);
   }
   if (lane == 0) {
-    a.reward[i] = (shared ? a.shared_reward : a.own_reward)[at] * a.reward_scale;
+    a.reward[i] = ((shared ? a.shared_reward : a.own_reward)[at] - a.reward_centre[agent]) * a.reward_scale[agent];
     a.score[i] = (shared ? a.shared_score : a.own_score)[at];
     a.not_terminal[i] = (shared ? a.shared_not_terminal : a.own_not_terminal)[at];
   }
@@ -58,7 +59,7 @@ KERNEL(BLOCK, recall, Recall) {
   if (i >= a.n) return;
   int agent = i / a.size;
   const float *from = observation(r, agent, a.rows[i]), *h = memory(r, agent, a.rows[i]);
-  state(r, from, h, a.state + (u64)i * (r.s + (r.history ? r.m : 0)), lane);
+  state(r, agent, from, h, a.state + (u64)i * (r.s + (r.history ? r.m : 0)), lane);
   for (int j = lane; j < r.s; j += WARP) a.observation[(u64)i * r.s + j] = from[j];
   for (int j = lane; j < r.m; j += WARP) a.memory[(u64)i * r.m + j] = h[j];
   if (lane == 0 && r.m) a.sum[i] = h[r.m - 1] * a.floor;

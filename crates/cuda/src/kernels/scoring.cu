@@ -5,7 +5,8 @@ KERNEL(BLOCK, see, See) {
   int width = a.s + a.m;
   if (i >= (u64)a.rows * width) return;
   u64 row = i / width, column = i % width;
-  a.state[i] = column < a.s ? seen(a.observation[row * a.s + column], a.middle[column], a.half[column])
+  u64 unit = row / a.each * a.s + column;
+  a.state[i] = column < a.s ? seen(a.observation[row * a.s + column], a.centre[unit], a.scale[unit])
                             : a.memory[row * a.m + column - a.s];
 }
 

@@ -2,7 +2,7 @@
 
 use super::Cpu;
 use crate::Scalar;
-use crate::work::{Appended, Batch, Recalled, Scored, Table, Tables, Units};
+use crate::work::{Appended, Batch, Recalled, SEEN, Scored, Table, Tables, Units};
 
 /// A row of one of the tables, and the next row of its episode.
 struct Place<'a, T: Scalar> {
@@ -21,11 +21,13 @@ fn place<'a, T: Scalar>(replay: &Tables<'a, Cpu<T>>, agent: usize, row: u32) -> 
     Place { table: replay.own, row: base + row, next: base + (row + 1) % ring }
 }
 
-/// Scales an observation to the networks' units.
-pub(super) fn see<T: Scalar>(units: &Units<Cpu<T>>, observation: &[T], out: &mut [T]) {
-    let scaling = units.observation_middle.iter().zip(&units.observation_half);
-    for ((out, x), (middle, half)) in out.iter_mut().zip(observation).zip(scaling) {
-        *out = (*x - *middle) / *half;
+/// Converts an agent's observation to its networks' units.
+pub(super) fn see<T: Scalar>(units: &Units<Cpu<T>>, agent: usize, observation: &[T], out: &mut [T]) {
+    let (s, largest) = (units.observation_width, T::of(SEEN));
+    let of_agent = agent * s..(agent + 1) * s;
+    let scaling = units.observation_centre[of_agent.clone()].iter().zip(&units.observation_scale[of_agent]);
+    for ((out, x), (centre, scale)) in out.iter_mut().zip(observation).zip(scaling) {
+        *out = ((*x - *centre) * *scale).max(-largest).min(largest);
     }
 }
 
@@ -37,10 +39,10 @@ fn to_unit<T: Scalar>(units: &Units<Cpu<T>>, action: &[T], out: &mut [T]) {
     }
 }
 
-fn state<T: Scalar>(replay: &Tables<'_, Cpu<T>>, table: &Table<Cpu<T>>, row: usize, out: &mut [T]) {
+fn state<T: Scalar>(replay: &Tables<'_, Cpu<T>>, agent: usize, table: &Table<Cpu<T>>, row: usize, out: &mut [T]) {
     let (s, m) = (replay.units.observation_width, replay.memory_width);
     let (observation, memory) = out.split_at_mut(s);
-    see(replay.units, &table.observation[row * s..][..s], observation);
+    see(replay.units, agent, &table.observation[row * s..][..s], observation);
     if replay.history {
         memory.copy_from_slice(&table.memory[row * m..][..m]);
     }
@@ -78,16 +80,16 @@ fn fetch_lines<T>(column: &[T], at: usize, n: usize) {
 pub(super) fn gather<T: Scalar>(replay: &Tables<'_, Cpu<T>>, rows: &[u32], batch: &mut Batch<Cpu<T>>) {
     let a = replay.units.action_width;
     let width = batch.state.len() / batch.reward.len();
-    let scale = T::of(replay.units.reward_scale);
     for (i, row) in rows.iter().enumerate() {
         if let Some(later) = rows.get(i + AHEAD) {
             prefetch(replay, (i + AHEAD) / batch.size, *later);
         }
-        let Place { table, row, next } = place(replay, i / batch.size, *row);
-        state(replay, table, row, &mut batch.state[i * width..][..width]);
-        state(replay, table, next, &mut batch.next_state[i * width..][..width]);
+        let agent = i / batch.size;
+        let Place { table, row, next } = place(replay, agent, *row);
+        state(replay, agent, table, row, &mut batch.state[i * width..][..width]);
+        state(replay, agent, table, next, &mut batch.next_state[i * width..][..width]);
         to_unit(replay.units, &table.action[row * a..][..a], &mut batch.action[i * a..][..a]);
-        batch.reward[i] = table.reward[row] * scale;
+        batch.reward[i] = (table.reward[row] - replay.units.reward_centre[agent]) * replay.units.reward_scale[agent];
         batch.score[i] = table.score[row];
         batch.not_terminal[i] = table.not_terminal[row];
     }
@@ -98,8 +100,9 @@ pub(super) fn recall<T: Scalar>(replay: &Tables<'_, Cpu<T>>, rows: &[u32], recal
     let width = recalled.state.len() / recalled.sum.len();
     let floor = T::of(replay.floor);
     for (i, row) in rows.iter().enumerate() {
-        let Place { table, row, .. } = place(replay, i / recalled.size, *row);
-        state(replay, table, row, &mut recalled.state[i * width..][..width]);
+        let agent = i / recalled.size;
+        let Place { table, row, .. } = place(replay, agent, *row);
+        state(replay, agent, table, row, &mut recalled.state[i * width..][..width]);
         recalled.observation[i * s..][..s].copy_from_slice(&table.observation[row * s..][..s]);
         let memory = &table.memory[row * m..][..m];
         recalled.memory[i * m..][..m].copy_from_slice(memory);

@@ -14,8 +14,9 @@ pub(super) fn states<T: Scalar>(
 ) {
     let s = units.observation_width;
     let width = s + memory.map_or(0, |(_, width)| width);
+    let each = observation.len() / s / units.agents;
     for (i, (state, observation)) in state.chunks_exact_mut(width).zip(observation.chunks_exact(s)).enumerate() {
-        see(units, observation, &mut state[..s]);
+        see(units, i / each, observation, &mut state[..s]);
         if let Some((memory, width)) = memory {
             state[s..].copy_from_slice(&memory[i * width..][..width]);
         }

@@ -90,9 +90,8 @@ impl OwnEpisodes {
         Ok(())
     }
 
-    /// Whether each episode since the last refit was safe.
-    fn new_verdicts(&self) -> Vec<bool> {
-        let first = self.fitted.count();
+    /// Whether each episode from number `first` on was safe.
+    fn verdicts(&self, first: usize) -> Vec<bool> {
         self.segments.iter().filter(|s| s.start == 0 && s.episode >= first).map(|s| s.safe).collect()
     }
 }
@@ -155,7 +154,8 @@ pub(super) fn refit<D: Device>(
     let mut outcomes = Vec::with_capacity(jobs.len());
     for ((job, model), refits) in jobs.iter_mut().zip(fitted).zip(refits) {
         let outcome = model.map_err(Error::from).and_then(|model| {
-            population.refit(job.agent, Arc::new(model), refits)?;
+            population.refit(job.agent, Arc::new(model))?;
+            population.set_refits(job.agent, Refits { doubt: job.doubt(population), ..refits });
             job.own.mark_fitted()
         });
         outcomes.push(outcome);
@@ -185,6 +185,9 @@ fn fit<D: Device>(
     Ok((0..replicas).map(|replica| fit.model(replica)).collect())
 }
 
+/// The number of episodes on which a model's doubt is measured.
+const LATEST: usize = 20;
+
 impl RefitJob<'_> {
     fn episodes(&self) -> StoredAndOwn<'_> {
         StoredAndOwn { stored: self.stored, fitted: &self.own.fitted, new: &self.own.new }
@@ -196,10 +199,19 @@ impl RefitJob<'_> {
         self.own.segments.iter().map(|s| Segment { episode: stored + s.episode, ..*s }).collect()
     }
 
-    /// The counts after this refit.
+    /// The mean floored sum of log P of the agent's latest safe episodes, 0 without.
+    fn doubt<D: Device>(&self, population: &Population<D>) -> f64 {
+        let verdicts = self.own.verdicts(self.own.len().saturating_sub(LATEST));
+        let sums = population.recent_sums(self.agent, verdicts.len());
+        let safe: Vec<f64> =
+            sums.iter().zip(verdicts).filter(|(_, safe)| *safe).map(|(sum, _)| f64::from(*sum)).collect();
+        safe.iter().sum::<f64>() / safe.len().max(1) as f64
+    }
+
+    /// The counts after this refit, but for the doubt.
     fn refits<D: Device>(&self, population: &Population<D>, prefix_every: usize) -> Refits {
         let counters = population.counters(self.agent);
-        let verdicts = self.own.new_verdicts();
+        let verdicts = self.own.verdicts(self.own.fitted.count());
         let sums = population.recent_sums(self.agent, verdicts.len());
         Refits {
             count: counters.refits.count + 1,
@@ -207,6 +219,7 @@ impl RefitJob<'_> {
             episode: counters.episode,
             labels: self.own.segments.len() as u64,
             verdicts: self.own.segments.iter().map(|s| labelled_prefixes(s, prefix_every) as u64).sum(),
+            doubt: 0.0,
             judged: Judged::of(sums.into_iter().zip(verdicts)),
         }
     }
