@@ -307,6 +307,8 @@ pub struct TrainSettings {
     pub record_every: u64,
     /// Test episodes per record.
     pub test_episodes: u64,
+    /// Fresh labelled episodes on which a safe agent's policy is accepted at the end of training. 0: none.
+    pub accept_episodes: u64,
     /// Environment steps between checkpoints.
     pub checkpoint_every: u64,
 }
@@ -317,13 +319,14 @@ impl Default for TrainSettings {
             steps: 1_000_000,
             random_steps: 10_000,
             updates_per_step: 1.0,
-            own_share: 0.0,
-            mode_every: 0,
+            own_share: 0.5,
+            mode_every: 4,
             capacity: 1_000_000,
             replay: ReplayPlace::Memory,
             precision: Precision::Tf32,
             record_every: 10_000,
             test_episodes: 20,
+            accept_episodes: 30,
             checkpoint_every: 50_000,
         }
     }

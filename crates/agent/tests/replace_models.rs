@@ -160,7 +160,7 @@ fn a_selected_policy_keeps_the_model_it_was_selected_with() {
     assert_same(&training.population.test(&[0], 0..5, true).unwrap(), &before, "the selected policy with its model");
     assert!(training.population.policy_model(0) == Some(&old) && training.population.model(0) == Some(&new));
     let state = training.state(0);
-    assert!(state.selected.unwrap().model == old && state.model == Some(new.clone()));
+    assert!(state.selected.last().unwrap().model == old && state.model == Some(new.clone()));
     let selected = training.population.selected_step(0);
     while training.population.selected_step(0) == selected {
         training.lockstep();

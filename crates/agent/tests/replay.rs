@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use common::{Device, FLOOR, Row, draw, scorer, small_model};
-use prudence_agent::Scaling;
 use prudence_agent::replay::{Chosen, NewStep, Replay, ReplaySettings, Stored};
+use prudence_agent::{AgentUnits, Scaling};
 use prudence_core::random::StreamId;
 use prudence_core::{BoxSpace, Spec};
 use prudence_data::Episode;
@@ -50,16 +50,33 @@ fn replay(
     let settings = ReplaySettings { capacity, own_steps: 2000, horizon: 50, history, floor: FLOOR };
     let all = || Chosen { replica: 0, episodes: (0..stored.lengths(0).len()).collect() };
     let chosen: Vec<Chosen> = (0..agents).map(|_| all()).collect();
-    Replay::new(&Device::new(), &scaling(), Arc::new(stored), &settings, &chosen).unwrap()
+    let mut replay = Replay::new(&Device::new(), &scaling(), Arc::new(stored), &settings, &chosen).unwrap();
+    // So that networks see names without clipping them.
+    let units = AgentUnits { observation: vec![[0.0, NAME_UNIT], [0.0, 1.0]], reward: [0.0, 0.5] };
+    (0..agents).for_each(|agent| replay.set_units(agent, &units));
+    replay
 }
 
 fn push(replay: &mut Replay<Device>, agent: usize, model: Option<&Arc<SafetyModel>>, episodes: &[Episode]) {
     replay.restore(agent, episodes, model.map(scorer).as_ref()).unwrap();
 }
 
+/// The inverse unit of the names in observations.
+const NAME_UNIT: f32 = 1.0 / 16384.0;
+
 /// Many draws of the only agent.
 fn rows(replay: &Replay<Device>, n: usize) -> Vec<Row> {
-    draw(replay, 1, n, StreamId::new(4, "draws", 0)).remove(0)
+    drawn(replay, 1, n).remove(0)
+}
+
+/// Many draws of each agent, with the names as they were given.
+fn drawn(replay: &Replay<Device>, agents: usize, n: usize) -> Vec<Vec<Row>> {
+    let mut drawn = draw(replay, agents, n, StreamId::new(4, "draws", 0));
+    for row in drawn.iter_mut().flatten() {
+        row.0[0] /= NAME_UNIT;
+        row.4[0] /= NAME_UNIT;
+    }
+    drawn
 }
 
 /// The names of the steps drawn.
@@ -106,7 +123,7 @@ fn agents_draw_from_stored_episodes_and_their_own() {
     let mut replay = replay(None, false, 1000, &[named_episode(9, 4, true)], 3);
     push(&mut replay, 0, None, &[named_episode(1, 3, true), named_episode(2, 2, false)]);
     push(&mut replay, 2, None, &[named_episode(3, 5, false)]);
-    let drawn = draw(&replay, 3, 300, StreamId::new(4, "draws", 0));
+    let drawn = drawn(&replay, 3, 300);
     let own = [(1000..1003).chain(2000..2002).collect(), Vec::new(), (3000..3005).collect()];
     for (agent, own) in own.into_iter().enumerate() {
         let all: BTreeSet<u32> = own.into_iter().chain(9000..9004).collect();
@@ -248,7 +265,7 @@ fn recent_rows_come_from_the_window_alone() {
         assert_eq!(drawn, expected.collect(), "window {window}");
         let rows = recalled.observation.chunks_exact(2).zip(recalled.memory.chunks_exact(5));
         for ((observation, memory), state) in rows.zip(recalled.state.chunks_exact(7)) {
-            assert_eq!(state, [observation, memory].concat());
+            assert_eq!(state, [&[observation[0] * NAME_UNIT, observation[1]], memory].concat());
             let (index, t) = (observation[0] as usize / 1000, observation[0] as usize % 1000);
             assert_eq!(memory, tracked(&model, &episodes[index - 1]).0[t]);
         }

@@ -45,7 +45,7 @@ fn a_state_that_does_not_match_is_rejected_and_changes_nothing() {
     let setup_of = |model| setup(Algorithm::SafesacH, std::slice::from_ref(model), &[]);
     let checkpoint = killed(setup_of(&model), &[1], &[20]).remove(0);
     let (state, episodes) = (checkpoint.state, without_signals(&checkpoint.episodes));
-    assert!(state.selected.is_some());
+    assert!(!state.selected.is_empty());
     let outcome = |model, state: &AgentState, episodes: &[Episode]| {
         let mut training = Training::new(setup_of(model), &[4, 1]);
         let before = training.state(1);
@@ -70,10 +70,10 @@ fn a_state_that_does_not_match_is_rejected_and_changes_nothing() {
     renamed.tensors[10].0 = "policy";
     assert!(matches!(outcome(&model, &renamed, &episodes), Some(Error::OtherNetworks)));
     let mut shorter = state.clone();
-    shorter.selected.as_mut().unwrap().policy.pop();
+    shorter.selected[0].policy.pop();
     assert!(matches!(outcome(&model, &shorter, &episodes), Some(Error::OtherNetworks)));
     let mut larger = state;
-    larger.selected.as_mut().unwrap().model = safety_model(1, 2);
+    larger.selected[0].model = safety_model(1, 2);
     assert!(matches!(outcome(&model, &larger, &episodes), Some(Error::ModelShape)));
 }
 

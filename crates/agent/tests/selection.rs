@@ -7,6 +7,7 @@ use prudence_agent::Algorithm;
 use prudence_agent::population::Setup;
 use prudence_agent::records::Record;
 use prudence_agent::settings::MultiplierSettings;
+use prudence_data::Rule;
 
 /// A training whose lambda is fixed, so that `target` decides about nothing but what is selected.
 fn short(algorithm: Algorithm, target: f64) -> Setup<Device> {
@@ -49,7 +50,7 @@ fn the_last_policy_that_meets_the_constraint_is_selected() {
     let selected = one.population.policy(0).unwrap();
     assert_ne!(selected, every.population.policy(0).unwrap());
     assert_ne!(selected, one.state(0).tensors[1].1, "the averaged policy went on");
-    let state = one.state(0).selected.unwrap();
+    let state = one.state(0).selected.pop().unwrap();
     assert_eq!((state.step, state.policy), (expected.0, selected));
     let tests = one.population.test(&[0], 0..3, false).unwrap().remove(0).unwrap();
     let mean = tests.iter().map(|test| f64::from(test.log_prob().unwrap().exp() as f32)).sum::<f64>() / 3.0;
@@ -88,4 +89,35 @@ fn the_mean_prediction_is_one_of_probabilities() {
     let record = Record { predicted: vec![1.0, 0.5, 0.0], ..Record::default() };
     assert_eq!(record.mean_predicted(), 0.5);
     assert!(Record::default().mean_predicted().is_nan());
+}
+
+/// Of the latest policies, the last one that passes is taken; if none does, the best.
+#[test]
+fn a_policy_is_accepted_by_fresh_labelled_episodes() {
+    let (mut met, mut missed, mut earlier) = (0, 0, 0);
+    let rules = ["place < 0.3", "place < 0.45", "place < 0.6"];
+    for (seed, allowed) in (1..12).flat_map(|seed| [(seed, 1), (seed, 3)]) {
+        // The model predicts hardly anything, so that every record's policy is a candidate at these targets.
+        let mut setup = short(Algorithm::SafesacH, 1.0 - 2.0 * (f64::from(allowed) + 0.5) / 10.0);
+        setup.settings.train.accept_episodes = 10;
+        setup.rule = Rule::parse(rules[seed as usize % 3], &setup.spec.signals).unwrap();
+        let mut training = Training::complete(setup, &[seed]);
+        let population = &mut training.population;
+        let candidates = population.state(0).unwrap().selected;
+        if candidates.is_empty() {
+            continue;
+        }
+        population.accept(&[0]).unwrap().remove(0).unwrap();
+        let accepted = population.accepted(0).unwrap().clone();
+        let tests = population.test(&[0], 1 << 40..(1 << 40) + 10, false).unwrap().remove(0).unwrap();
+        assert_eq!(tests.iter().filter(|test| !test.safe).count() as u64, accepted.broken, "seed {seed}");
+        assert_eq!(accepted.is_met, accepted.broken <= allowed as u64, "seed {seed}");
+        let index = candidates.iter().position(|c| Some(c.step) == population.selected_step(0)).unwrap();
+        let tried = if accepted.is_met { candidates.len() - index } else { candidates.len() };
+        assert_eq!(accepted.labels, 10 * tried as u64, "seed {seed}");
+        met += u32::from(accepted.is_met);
+        missed += u32::from(!accepted.is_met);
+        earlier += u32::from(index + 1 < candidates.len());
+    }
+    assert!(met > 0 && missed > 0 && earlier > 0, "{met} met, {missed} missed, {earlier} earlier ones");
 }

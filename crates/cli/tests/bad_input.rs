@@ -27,7 +27,7 @@ fn invalid_arguments_are_rejected_and_nothing_is_written() {
     refused(run(&["--set", "train.steps=-3"]), &["train.steps=-3"]);
     refused(run(&["--set", "train.steps"]), &["section.key=value"]);
     refused(run(&["--set", "train.steps=0"]), &["train.steps", "1 or more"]);
-    refused(run(&["--set", "multiplier.target=1.5"]), &["multiplier.target", "below 1"]);
+    refused(run(&["--set", "target=1.5"]), &["target", "below 1"]);
     refused(
         run(&["--set", "collect.steps=4000", "--set", "train.random_steps=3990"]),
         &["3990", "below collect.steps"],

@@ -57,16 +57,9 @@ impl Env for Runner {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let settings = [
         "agent.hidden=[32,32]",
-        "agent.batch=64",
-        "agent.learning_rate=1e-3",
-        "agent.final_rate=0.1",
-        "agent.polyak=0.01",
-        "agent.discount=0.95",
-        "multiplier.initial=5",
         "collect.steps=10000",
         "train.steps=16000",
         "train.random_steps=2000",
-        "train.updates_per_step=0.5",
         "train.record_every=2000",
         "safety.steps=1500",
         "safety.batch=64",

@@ -23,8 +23,10 @@ const LIMIT: u64 = 4 << 30;
 const HEADER: &str = "prudence";
 /// The prefix of the names of the safety model's tensors.
 const SAFETY: &str = "safety.";
-const SELECTED: &str = "selected_policy";
-const SELECTED_SAFETY: &str = "selected_safety.";
+/// The prefix of the names of a selected policy's tensors and of those of its model, with its number.
+fn selected_name(number: usize) -> [String; 2] {
+    [format!("selected.{number}.policy"), format!("selected.{number}.safety.")]
+}
 
 /// The part of a checkpoint that is not a tensor.
 #[derive(Serialize, Deserialize)]
@@ -35,10 +37,8 @@ struct Header {
     counters: Counters,
     multiplier: Multiplier,
     units: AgentUnits,
-    /// The step of the selected policy, if there is one.
-    selected: Option<u64>,
-    /// Whether the model that selected this policy differs from the current safety model.
-    selected_safety: bool,
+    /// The steps of the selected policies.
+    selected: Vec<u64>,
     /// Whether there is a safety model.
     safety: bool,
     /// The number of lines of `metrics.jsonl` at this checkpoint.
@@ -57,13 +57,10 @@ pub(crate) fn save(
     for (name, numbers) in &state.tensors {
         file.network("", &networks.tensors(name, numbers.len()), numbers);
     }
-    let mut selected_safety = false;
-    if let Some(selected) = &state.selected {
-        file.network("", &networks.policy_tensors(SELECTED), &selected.policy);
-        selected_safety = state.model.as_ref() != Some(&selected.model);
-        if selected_safety {
-            selected.model.write(&mut file, SELECTED_SAFETY);
-        }
+    for (number, selected) in state.selected.iter().enumerate() {
+        let [policy, safety] = selected_name(number);
+        file.network("", &networks.policy_tensors(&policy), &selected.policy);
+        selected.model.write(&mut file, &safety);
     }
     if let Some(model) = &state.model {
         model.write(&mut file, SAFETY);
@@ -74,8 +71,7 @@ pub(crate) fn save(
         counters: state.counters.clone(),
         multiplier: state.multiplier.clone(),
         units: state.units.clone(),
-        selected: state.selected.as_ref().map(|selected| selected.step),
-        selected_safety,
+        selected: state.selected.iter().map(|selected| selected.step).collect(),
         safety: state.model.is_some(),
         records,
     };
@@ -110,20 +106,18 @@ pub(crate) fn load(
     let tensors = sizes.iter().map(tensor).collect::<Result<_, Error>>()?;
     let model = |prefix: &str| SafetyModel::read(&file, prefix).map(Arc::new).map_err(|e| problem(e.to_string()));
     let present = header.safety.then(|| model(SAFETY)).transpose()?;
-    let selected = |step: u64| -> Result<_, Error> {
-        let model = match &present {
-            Some(present) if !header.selected_safety => present.clone(),
-            _ => model(SELECTED_SAFETY)?,
-        };
-        Ok(SelectedPolicy { step, policy: read(&networks.policy_tensors(SELECTED))?, model })
+    let selected = |(number, step): (usize, &u64)| -> Result<_, Error> {
+        let [policy, safety] = selected_name(number);
+        Ok(SelectedPolicy { step: *step, policy: read(&networks.policy_tensors(&policy))?, model: model(&safety)? })
     };
+    let selected = header.selected.iter().enumerate().map(selected).collect::<Result<_, _>>()?;
     let state = AgentState {
         counters: header.counters,
         multiplier: header.multiplier,
         units: header.units,
         tensors,
-        selected: header.selected.map(selected).transpose()?,
-        model: present.clone(),
+        selected,
+        model: present,
     };
     Ok((state, header.records))
 }

@@ -98,7 +98,7 @@ impl Default for RunSettings {
             seed: 0,
             replicas: 1,
             episodes: 100,
-            rounds: 2,
+            rounds: 0,
         }
     }
 }
@@ -142,7 +142,7 @@ impl Default for LabelSettings {
 /// Section `[refit]` of a task file: refits of the safety model, to the agent's own episodes too, during its training.
 ///
 /// ```
-/// let settings = prudence::RefitSettings { every: 5000, ..prudence::RefitSettings::default() };
+/// let settings = prudence::RefitSettings { every: 2000, ..prudence::RefitSettings::default() };
 /// assert_eq!((settings.steps, settings.learning_rate), (300, 1e-3));
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -158,7 +158,7 @@ pub struct RefitSettings {
 
 impl Default for RefitSettings {
     fn default() -> Self {
-        Self { every: 0, steps: 300, learning_rate: 1e-3 }
+        Self { every: 5000, steps: 300, learning_rate: 1e-3 }
     }
 }
 

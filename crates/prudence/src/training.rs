@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use prudence_agent::population::{Ended, Parallel, Population, Setup};
+use prudence_agent::population::{Accepted, Ended, Judged, Parallel, Population, Refits, Setup};
 use prudence_agent::records::{Record, Timing};
 use prudence_agent::replay::{ReplicaEpisodes, Stored};
 use prudence_core::clock::{Stopwatch, unix_seconds};
@@ -296,6 +296,10 @@ impl<D: Device> Refitting<'_, D> {
                 population.stop(agent);
             }
         }
+        let complete: Vec<usize> = (0..agents.len()).filter(|agent| agents[*agent].outcome.is_ok()).collect();
+        for (agent, outcome) in complete.iter().zip(population.accept(&complete)?) {
+            agents[*agent].then(|_| Ok(outcome?));
+        }
         for (agent, training) in agents.iter_mut().enumerate() {
             training.then(|run| run.end(population, agent, session));
         }
@@ -571,6 +575,34 @@ impl OpenRun {
         checkpoint::save(&state, population.networks(), &self.hash, self.records, &self.folder.checkpoint())
     }
 
+    /// What an agent that misses the constraint looks like, and what may help.
+    fn reason<D: Device>(&self, population: &Population<D>, agent: usize) -> Option<String> {
+        let own = self.own.as_ref()?;
+        let (episodes, safe) = own.verdicts();
+        let Refits { count, judged: Judged { not_safe, unsafe_called_safe, .. }, .. } =
+            &population.counters(agent).refits;
+        Some(if *count == 0 {
+            "the safety model was never refitted to its episodes: train for longer than refit.every, or lower refit.every"
+                .to_owned()
+        } else if safe == 0 {
+            format!(
+                "none of its {episodes} labelled episodes was safe, so it has not found out how: collect more safe \
+                 episodes, or train for longer"
+            )
+        } else if 2 * unsafe_called_safe > *not_safe {
+            format!(
+                "the safety model calls {unsafe_called_safe} of its {not_safe} latest unsafe episodes safe: refit more \
+                 often (refit.every) or longer (refit.steps)"
+            )
+        } else if population.multiplier_at_limit(agent) {
+            "lambda is at its limit, so the reward does not hold it back: look at the episodes that the safety model \
+             calls unsafe"
+                .to_owned()
+        } else {
+            format!("{safe} of its {episodes} labelled training episodes were safe: train for longer (train.steps)")
+        })
+    }
+
     /// Saves the policy of an agent that has taken all its steps.
     fn end<D: Device>(&self, population: &Population<D>, agent: usize, session: &Session) -> Result<(), Error> {
         let last = population.counters(agent).step;
@@ -588,6 +620,15 @@ impl OpenRun {
                     let text = "no policy met the constraint according to the safety model; the last one is saved";
                     self.warn(session, text);
                 }
+            }
+            let accepted = population.accepted(agent);
+            if let Some(Accepted { episodes, broken, is_met: false, .. }) = accepted {
+                self.warn(session, &format!("{broken} of {episodes} fresh labelled episodes of its policy are unsafe"));
+            }
+            if accepted.is_none_or(|accepted| !accepted.is_met)
+                && let Some(reason) = self.reason(population, agent)
+            {
+                self.warn(session, &reason);
             }
         }
         Agent::of(population, agent)?.save(&self.folder.policy())

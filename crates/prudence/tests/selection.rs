@@ -25,8 +25,10 @@ fn task(target: f64, seed: u64) -> Task {
         "train.record_every=100",
         "train.test_episodes=3",
         "train.checkpoint_every=100",
+        "train.accept_episodes=0",
+        "refit.every=0",
     ];
-    let of_this = [format!("train.steps={STEPS}"), format!("multiplier.target={target:e}"), format!("run.seed={seed}")];
+    let of_this = [format!("train.steps={STEPS}"), format!("target={target:e}"), format!("run.seed={seed}")];
     Task::named("navigation").unwrap().with(&settings).unwrap().with(&of_this).unwrap()
 }
 

@@ -36,7 +36,7 @@ use prudence_nn::Device;
 use prudence_safety::{SafetyModel, Scorer};
 use rand::seq::SliceRandom as _;
 
-pub use self::records::SelectedPolicy;
+pub use self::records::{Accepted, SelectedPolicy};
 pub use self::state::AgentState;
 
 use self::estimate::Estimator;
@@ -223,7 +223,10 @@ struct Member {
     units: AgentUnits,
     counters: Counters,
     multiplier: Multiplier,
-    selected: Option<SelectedPolicy>,
+    /// The latest policies that met the constraint, the oldest first.
+    selected: Vec<SelectedPolicy>,
+    /// The one of these that was accepted, and what was asked for it.
+    accepted: Option<(usize, Accepted)>,
     recorder: Recorder,
     /// The stream of the running episode's random actions, in a warm-up.
     warm_up: Option<Stream>,
@@ -320,7 +323,8 @@ impl<D: Device> Population<D> {
                 units: AgentUnits::of_environment(setup.spec.observation.dim()),
                 counters: Counters::default(),
                 multiplier: if constrained { Multiplier::new(multiplier) } else { Multiplier::off() },
-                selected: None,
+                selected: Vec::new(),
+                accepted: None,
                 recorder: Recorder::new(setup.env.make()?),
                 warm_up: None,
                 centre: Vec::new(),

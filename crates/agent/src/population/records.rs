@@ -22,6 +22,24 @@ pub struct SelectedPolicy {
     pub model: Arc<SafetyModel>,
 }
 
+/// What was asked to accept a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Fresh labelled episodes of the policy.
+    pub episodes: u64,
+    /// Those that are not safe.
+    pub broken: u64,
+    /// The labels of this and of rejected policies.
+    pub labels: u64,
+    /// Whether no more are unsafe than the multiplier allows.
+    pub is_met: bool,
+}
+
+/// The number of the first test episode on which policies are accepted: others than those of records and final tests.
+const FRESH_STARTS: u64 = 1 << 40;
+/// Policies that are kept to choose from.
+const CANDIDATES: usize = 8;
+
 /// The environments of test episodes, made at the first one, with the agents' policies.
 pub(super) struct Tests<D: Device> {
     player: Option<Player<D>>,
@@ -43,21 +61,29 @@ struct Tested {
 }
 
 impl<D: Device> Population<D> {
-    /// The policy to use, which acts with [`Population::policy_model`]: the averaged policy of the last record whose test
-    /// episodes met the original constraint, `E[P] >= d`, according to the safety model; without such a record the current
-    /// averaged policy. Lambda oscillates around its equilibrium, and so does the policy of the very last steps. (The lower
-    /// bound, which lambda may compare, implies `E[P] >= d`, but estimated on a few episodes, one of which may be at the
-    /// floor, it says too little.)
+    /// The policy to use, which acts with [`Population::policy_model`]: the accepted one; before an acceptance the averaged
+    /// policy of the last record whose test episodes met the original constraint, `E[P] >= target`, according to the safety
+    /// model; without such a record the current averaged policy. Lambda oscillates around its equilibrium, and so does the
+    /// policy of the very last steps. (The lower bound, which lambda may compare, implies the original constraint, but
+    /// estimated on a few episodes, one of which may be at the floor, it says too little.)
     pub fn policy(&self, agent: usize) -> Result<Vec<f32>, Error> {
-        match &self.members[agent].selected {
+        match self.selected(agent) {
             Some(selected) => Ok(selected.policy.clone()),
             None => self.average(agent),
         }
     }
 
+    fn selected(&self, agent: usize) -> Option<&SelectedPolicy> {
+        let member = &self.members[agent];
+        match &member.accepted {
+            Some((index, _)) => member.selected.get(*index),
+            None => member.selected.last(),
+        }
+    }
+
     /// The safety model that [`Population::policy`] acts with: the one it was selected with, where one was selected.
     pub fn policy_model(&self, agent: usize) -> Option<&Arc<SafetyModel>> {
-        match &self.members[agent].selected {
+        match self.selected(agent) {
             Some(selected) => Some(&selected.model),
             None => self.model(agent),
         }
@@ -65,7 +91,58 @@ impl<D: Device> Population<D> {
 
     /// The training step at which [`Population::policy`] was selected, where one met the constraint.
     pub fn selected_step(&self, agent: usize) -> Option<u64> {
-        self.members[agent].selected.as_ref().map(|selected| selected.step)
+        self.selected(agent).map(|selected| selected.step)
+    }
+
+    /// What was asked to accept [`Population::policy`].
+    pub fn accepted(&self, agent: usize) -> Option<&Accepted> {
+        self.members[agent].accepted.as_ref().map(|(_, accepted)| accepted)
+    }
+
+    /// Chooses among the policies that these agents selected: from the latest on, each plays fresh episodes with its mode,
+    /// which are labelled, until one breaks no more of them than the multiplier allows. The best of them is taken if none
+    /// does.
+    pub fn accept(&mut self, agents: &[usize]) -> Result<Vec<Result<(), Error>>, Error> {
+        let episodes = self.setup.settings.train.accept_episodes;
+        let allowed = ((1.0 - self.setup.settings.target) / 2.0 * episodes as f64).floor() as u64;
+        let mut outcomes: Vec<Result<(), Error>> = agents.iter().map(|_| Ok(())).collect();
+        let mut best: Vec<Option<(u64, usize)>> = vec![None; agents.len()];
+        let mut next: Vec<usize> = agents.iter().map(|agent| self.members[*agent].selected.len()).collect();
+        let mut asked = vec![0; agents.len()];
+        loop {
+            let open = |i: &usize| {
+                let settled = best[*i].is_some_and(|(broken, _)| broken <= allowed);
+                episodes > 0 && next[*i] > 0 && !settled && outcomes[*i].is_ok()
+            };
+            let open: Vec<usize> = (0..agents.len()).filter(open).collect();
+            if open.is_empty() {
+                break;
+            }
+            let candidate = |i: &usize| {
+                let SelectedPolicy { policy, model, .. } = &self.members[agents[*i]].selected[next[*i] - 1];
+                Tested { agent: agents[*i], policy: policy.clone(), model: Some(model.clone()) }
+            };
+            let tested: Vec<Tested> = open.iter().map(candidate).collect();
+            let fresh = FRESH_STARTS..FRESH_STARTS + episodes;
+            for (i, tests) in open.into_iter().zip(self.play(&tested, fresh, false)?) {
+                next[i] -= 1;
+                asked[i] += episodes;
+                match tests {
+                    Err(error) => outcomes[i] = Err(error),
+                    Ok(tests) => {
+                        let broken = tests.iter().filter(|test| !test.safe).count() as u64;
+                        if best[i].is_none_or(|(least, _)| broken < least) {
+                            best[i] = Some((broken, next[i]));
+                        }
+                    }
+                }
+            }
+        }
+        for ((agent, best), labels) in agents.iter().zip(best).zip(asked) {
+            self.members[*agent].accepted =
+                best.map(|(broken, index)| (index, Accepted { episodes, broken, labels, is_met: broken <= allowed }));
+        }
+        Ok(outcomes)
     }
 
     /// Plays test episodes with the [`Population::policy`] of these agents, and returns those of each, or the error that
@@ -156,8 +233,9 @@ impl<D: Device> Population<D> {
                     && record.mean_predicted() >= self.setup.settings.target
                     && let Some(model) = model
                 {
-                    let step = record.step;
-                    self.members[agent].selected = Some(SelectedPolicy { step, policy, model });
+                    let (step, selected) = (record.step, &mut self.members[agent].selected);
+                    selected.push(SelectedPolicy { step, policy, model });
+                    selected.drain(..selected.len().saturating_sub(CANDIDATES));
                 }
                 record
             }));

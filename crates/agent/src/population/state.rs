@@ -24,8 +24,8 @@ pub struct AgentState {
     pub units: AgentUnits,
     /// Its networks and their optimisers' moments, named as in [`Population::tensor_sizes`] and in that order.
     pub tensors: Vec<(&'static str, Vec<f32>)>,
-    /// The policy selected so far.
-    pub selected: Option<SelectedPolicy>,
+    /// The latest policies that met the constraint, the oldest first.
+    pub selected: Vec<SelectedPolicy>,
     /// The safety model it is trained with.
     pub model: Option<Arc<SafetyModel>>,
 }
@@ -177,18 +177,18 @@ impl<D: Device> Population<D> {
     /// Refuses a state that does not match the population, its episodes or its safety model.
     fn check(&self, agent: usize, state: &AgentState, episodes: &[Episode]) -> Result<(), Error> {
         let given = state.tensors.iter().map(|(name, numbers)| (*name, numbers.len()));
-        let policy = state.selected.as_ref().map(|selected| ("policy", selected.policy.len()));
         let expected = self.tensor_sizes();
         if state.units.observation.len() != self.setup.spec.observation.dim() {
             return Err(Error::OtherNetworks);
         }
-        if !given.clone().eq(expected.iter().copied()) || policy.is_some_and(|policy| !expected.contains(&policy)) {
+        let policies = state.selected.iter().map(|selected| ("policy", selected.policy.len()));
+        if !given.clone().eq(expected.iter().copied()) || !policies.clone().all(|policy| expected.contains(&policy)) {
             return Err(Error::OtherNetworks);
         }
         if state.model.as_ref() != self.model(agent) {
             return Err(Error::OtherModel);
         }
-        if let Some(selected) = &state.selected {
+        for selected in &state.selected {
             same_shape(Some(&selected.model), self.model(agent))?;
         }
         let steps: usize = episodes.iter().map(Episode::len).sum();

@@ -15,6 +15,8 @@ pub const SMALL: &[&str] = &[
     "train.checkpoint_every=500",
     "train.test_episodes=5",
     "safety.steps=150",
+    "refit.every=600",
+    "refit.steps=10",
     "safety.hidden=8",
     "safety.decoder=[16]",
 ];

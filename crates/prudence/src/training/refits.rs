@@ -90,8 +90,14 @@ impl OwnEpisodes {
         Ok(())
     }
 
+    /// The number of labelled episodes, and of safe ones.
+    pub(super) fn verdicts(&self) -> (usize, usize) {
+        let verdicts = self.verdicts_from(0);
+        (verdicts.len(), verdicts.iter().filter(|safe| **safe).count())
+    }
+
     /// Whether each episode from number `first` on was safe.
-    fn verdicts(&self, first: usize) -> Vec<bool> {
+    fn verdicts_from(&self, first: usize) -> Vec<bool> {
         self.segments.iter().filter(|s| s.start == 0 && s.episode >= first).map(|s| s.safe).collect()
     }
 }
@@ -201,7 +207,7 @@ impl RefitJob<'_> {
 
     /// The mean floored sum of log P of the agent's latest safe episodes, 0 without.
     fn doubt<D: Device>(&self, population: &Population<D>) -> f64 {
-        let verdicts = self.own.verdicts(self.own.len().saturating_sub(LATEST));
+        let verdicts = self.own.verdicts_from(self.own.len().saturating_sub(LATEST));
         let sums = population.recent_sums(self.agent, verdicts.len());
         let safe: Vec<f64> =
             sums.iter().zip(verdicts).filter(|(_, safe)| *safe).map(|(sum, _)| f64::from(*sum)).collect();
@@ -211,7 +217,7 @@ impl RefitJob<'_> {
     /// The counts after this refit, but for the doubt.
     fn refits<D: Device>(&self, population: &Population<D>, prefix_every: usize) -> Refits {
         let counters = population.counters(self.agent);
-        let verdicts = self.own.verdicts(self.own.fitted.count());
+        let verdicts = self.own.verdicts_from(self.own.fitted.count());
         let sums = population.recent_sums(self.agent, verdicts.len());
         Refits {
             count: counters.refits.count + 1,
