@@ -73,6 +73,10 @@ pub(crate) fn training(
     let row = (s + memory + a + 3) as u128;
     let rows = u128::from(steps.min(train.capacity.max(task.spec().horizon) as u64));
     let own = (rows + rows / 10) * row * memory_of.rows_per_row;
+    // Each agent whose model is refitted has its own scores of the stored episodes.
+    let safe = algorithms.iter().filter(|algorithm| algorithm.constraint().is_some()).count() as u128;
+    let refitted = if settings.refit.every > 0 { agents.min(safe * u128::from(settings.run.seeds)) } else { 0 };
+    let stored = stored * (1 + refitted);
     let hidden = format!("agent.hidden = {:?}", agent.hidden);
     let those = count(agents as usize, "agent");
     let in_memory = if train.replay.in_file() && memory_of.has_files { 0 } else { 1 };
