@@ -16,6 +16,12 @@ const MAX: f64 = 1000.0;
 const LEAST: f64 = 0.2;
 /// The weight of the latest error in the average that lambda also follows, beside the sum.
 const NEWEST: f64 = 0.1;
+/// Episodes of each kind that a model's sums are averaged over.
+const LATEST: usize = 20;
+/// The most doubt about its safe episodes that a model is granted, and the least certainty about unsafe ones that is
+/// believed: a model that recognises none of them must not make lambda infinite.
+const MOST_DOUBT: f64 = -0.2;
+const LEAST_CERTAINTY: f64 = -1.0;
 /// The weight of that average.
 const PROPORTIONAL: f64 = 0.5;
 
@@ -39,29 +45,55 @@ pub struct ConstraintEstimate {
 
 /// What the constraint is compared with.
 ///
-/// Of the `1 - target` of episodes that may be unsafe, one half is left to the errors of the safety model. A sum of
-/// log-probabilities is between the floor, for an unsafe episode, and what the model gives to a safe one, its doubt; so the
-/// lower bound is a share of unsafe episodes, too.
+/// Of the `1 - target` of episodes that may be unsafe, one half is left to the errors of the safety model. The mean sum of
+/// log-probabilities lies between its means over safe and over unsafe episodes; so the lower bound is a share of unsafe
+/// episodes, too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allowance {
     /// The share of unsafe episodes that the multiplier allows.
     pub share: f64,
-    /// The floor of running sums.
-    pub floor: f64,
-    /// The mean sum of log P of an agent's safe episodes, 0 if unknown.
-    pub doubt: f64,
+    /// The mean floored sum of log P of safe episodes.
+    pub safe: f64,
+    /// That of unsafe ones.
+    pub broken: f64,
+}
+
+/// The floored sums of log P that a model gave to an agent's latest labelled episodes before it was fitted to them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SumsByLabel {
+    /// Of safe episodes.
+    pub safe: Vec<f32>,
+    /// Of unsafe episodes.
+    pub broken: Vec<f32>,
+}
+
+impl SumsByLabel {
+    /// Adds an episode, and forgets the oldest of its kind.
+    pub fn add(&mut self, sum: f32, is_safe: bool) {
+        let sums = if is_safe { &mut self.safe } else { &mut self.broken };
+        sums.push(sum);
+        sums.drain(..sums.len().saturating_sub(LATEST));
+    }
 }
 
 impl Allowance {
-    /// For a share `target` of safe episodes.
-    pub fn new(target: f64, floor: f64, doubt: f64) -> Self {
-        Self { share: (1.0 - target) / 2.0, floor, doubt }
+    /// For a share `target` of safe episodes; `sums` are what the model gave to labelled safe and unsafe episodes of the
+    /// agent. Without any, a model is taken to be certain.
+    pub fn new(target: f64, floor: f64, sums: &SumsByLabel) -> Self {
+        let mean = |sums: &[f32]| {
+            (!sums.is_empty()).then(|| sums.iter().map(|sum| f64::from(*sum)).sum::<f64>() / sums.len() as f64)
+        };
+        Self {
+            share: (1.0 - target) / 2.0,
+            safe: mean(&sums.safe).unwrap_or(0.0).clamp(MOST_DOUBT, 0.0),
+            broken: mean(&sums.broken).unwrap_or(floor).clamp(floor, LEAST_CERTAINTY.max(floor)),
+        }
     }
 
     /// The right side of the constraint.
     pub fn threshold(&self, constraint: Constraint) -> f64 {
         match constraint {
-            Constraint::LowerBound => self.doubt + self.share * (self.floor - self.doubt),
+            Constraint::LowerBound => self.safe + self.share * (self.broken - self.safe),
             Constraint::Original => 1.0 - self.share,
         }
     }
@@ -69,7 +101,7 @@ impl Allowance {
     /// How far the share of unsafe episodes is from the allowed one, in multiples of it: -1 if there are none, at most 3.
     fn error(&self, constraint: Constraint, estimate: f64) -> f64 {
         let broken = match constraint {
-            Constraint::LowerBound => (self.doubt - estimate) / (self.doubt - self.floor),
+            Constraint::LowerBound => (self.safe - estimate) / (self.safe - self.broken),
             Constraint::Original => 1.0 - estimate,
         };
         ((broken.clamp(0.0, 1.0) - self.share) / self.share).clamp(-1.0, 3.0)

@@ -1,14 +1,14 @@
 //! The multiplier: which way it moves, how fast, when it does not, and its limits.
 
 use proptest::prelude::*;
-use prudence_agent::multiplier::{Allowance, Multiplier, UPDATES_PER_MOVE};
+use prudence_agent::multiplier::{Allowance, Multiplier, SumsByLabel, UPDATES_PER_MOVE};
 use prudence_agent::settings::{Constraint, MultiplierSettings};
 
 const BOTH: [Constraint; 2] = [Constraint::LowerBound, Constraint::Original];
 const TIME: f64 = 2000.0;
 
 fn allowance() -> Allowance {
-    Allowance::new(0.9, -7.0, 0.0)
+    Allowance::new(0.9, -7.0, &SumsByLabel::default())
 }
 
 /// After `moves` with this estimate, from a lambda of 1.
@@ -24,9 +24,17 @@ fn what_is_compared_follows_from_the_target() {
     let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} != {b}");
     close(allowance().threshold(Constraint::LowerBound), -0.35);
     close(allowance().threshold(Constraint::Original), 0.95);
-    // The model's doubt about safe episodes does not count as a violation.
-    close(Allowance::new(0.9, -7.0, -0.2).threshold(Constraint::LowerBound), -0.2 - 0.05 * 6.8);
-    close(Allowance::new(0.8, -5.0, 0.0).threshold(Constraint::LowerBound), -0.5);
+    close(Allowance::new(0.8, -5.0, &SumsByLabel::default()).threshold(Constraint::LowerBound), -0.5);
+    // The model's doubt about safe episodes does not count as a violation, and its doubt about unsafe ones does not hide
+    // one. There are limits to both.
+    let sums = |safe: &[f32], broken: &[f32]| SumsByLabel { safe: safe.to_vec(), broken: broken.to_vec() };
+    let threshold = |sums: &SumsByLabel| Allowance::new(0.9, -7.0, sums).threshold(Constraint::LowerBound);
+    close(threshold(&sums(&[-0.125, 0.0], &[-6.0, -2.0])), -0.0625 - 0.05 * (4.0 - 0.0625));
+    close(threshold(&sums(&[-2.0], &[])), -0.2 - 0.05 * 6.8);
+    close(threshold(&sums(&[], &[-0.01, -0.01])), -0.05);
+    let mut latest = SumsByLabel::default();
+    (0..30).for_each(|i| latest.add(-(i as f32), false));
+    assert_eq!((latest.broken[0], latest.broken.len()), (-10.0, 20), "the latest of a kind");
 }
 
 #[test]

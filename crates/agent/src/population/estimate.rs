@@ -60,8 +60,6 @@ const WINDOW: f64 = 10_000.0;
 const EPISODES: [f64; 2] = [10.0, 40.0];
 /// The least time constant of the multiplier, in updates and in episodes.
 const LEAST_TIME: [f64; 2] = [2000.0, 10.0];
-/// The most doubt about its safe episodes that a model is granted.
-const MOST_DOUBT: f64 = -0.2;
 
 impl<D: Device> Population<D> {
     /// The paper's update of lambda, estimated on each agent's recent episodes.
@@ -83,8 +81,7 @@ impl<D: Device> Population<D> {
         for (agent, estimate) in agents.into_iter().zip(estimates) {
             let was_safe = self.replay.completed_sums(agent, usize::MAX).iter().any(|sum| *sum >= 0.5f32.ln());
             let member = &mut self.members[agent];
-            let doubt = member.counters.refits.doubt.clamp(MOST_DOUBT, 0.0);
-            let allowance = Allowance::new(*target, settings.score_floor, doubt);
+            let allowance = Allowance::new(*target, settings.score_floor, &member.counters.refits.sums);
             member.multiplier.update(constraint, estimate, &allowance, time, was_safe, multiplier);
             let threshold = allowance.threshold(constraint);
             member.counters.estimate = Some(ConstraintEstimate { estimate, threshold });

@@ -43,7 +43,7 @@ use self::estimate::Estimator;
 use self::records::Tests;
 use self::updates::Updates;
 use crate::actor::Actor;
-use crate::multiplier::{ConstraintEstimate, Multiplier};
+use crate::multiplier::{ConstraintEstimate, Multiplier, SumsByLabel};
 use crate::recorder::Recorder;
 use crate::replay::{Chosen, Replay, ReplaySettings, Stored};
 use crate::safesac::{Head, Learner, Networks, UpdateMetrics};
@@ -172,8 +172,8 @@ pub struct Refits {
     pub labels: u64,
     /// Verdicts on prefixes that those labels imply.
     pub verdicts: u64,
-    /// The mean floored sum of log P, under the model of the last refit, of the agent's latest safe episodes; 0 without.
-    pub doubt: f64,
+    /// What models gave to the agent's latest labelled episodes.
+    pub sums: SumsByLabel,
     /// How the model before the last refit judged the agent's episodes since the refit before it, which it had not been
     /// fitted to.
     pub judged: Judged,

@@ -161,7 +161,7 @@ pub(super) fn refit<D: Device>(
     for ((job, model), refits) in jobs.iter_mut().zip(fitted).zip(refits) {
         let outcome = model.map_err(Error::from).and_then(|model| {
             population.refit(job.agent, Arc::new(model))?;
-            population.set_refits(job.agent, Refits { doubt: job.doubt(population), ..refits });
+            population.set_refits(job.agent, refits);
             job.own.mark_fitted()
         });
         outcomes.push(outcome);
@@ -191,9 +191,6 @@ fn fit<D: Device>(
     Ok((0..replicas).map(|replica| fit.model(replica)).collect())
 }
 
-/// The number of episodes on which a model's doubt is measured.
-const LATEST: usize = 20;
-
 impl RefitJob<'_> {
     fn episodes(&self) -> StoredAndOwn<'_> {
         StoredAndOwn { stored: self.stored, fitted: &self.own.fitted, new: &self.own.new }
@@ -205,28 +202,24 @@ impl RefitJob<'_> {
         self.own.segments.iter().map(|s| Segment { episode: stored + s.episode, ..*s }).collect()
     }
 
-    /// The mean floored sum of log P of the agent's latest safe episodes, 0 without.
-    fn doubt<D: Device>(&self, population: &Population<D>) -> f64 {
-        let verdicts = self.own.verdicts_from(self.own.len().saturating_sub(LATEST));
-        let sums = population.recent_sums(self.agent, verdicts.len());
-        let safe: Vec<f64> =
-            sums.iter().zip(verdicts).filter(|(_, safe)| *safe).map(|(sum, _)| f64::from(*sum)).collect();
-        safe.iter().sum::<f64>() / safe.len().max(1) as f64
-    }
-
-    /// The counts after this refit, but for the doubt.
+    /// The counts after this refit.
     fn refits<D: Device>(&self, population: &Population<D>, prefix_every: usize) -> Refits {
         let counters = population.counters(self.agent);
         let verdicts = self.own.verdicts_from(self.own.fitted.count());
         let sums = population.recent_sums(self.agent, verdicts.len());
+        let newest = sums.into_iter().zip(verdicts);
         Refits {
             count: counters.refits.count + 1,
             step: counters.step,
             episode: counters.episode,
             labels: self.own.segments.len() as u64,
             verdicts: self.own.segments.iter().map(|s| labelled_prefixes(s, prefix_every) as u64).sum(),
-            doubt: 0.0,
-            judged: Judged::of(sums.into_iter().zip(verdicts)),
+            judged: Judged::of(newest.clone()),
+            sums: {
+                let mut sums = counters.refits.sums.clone();
+                newest.for_each(|(sum, safe)| sums.add(sum, safe));
+                sums
+            },
         }
     }
 }
