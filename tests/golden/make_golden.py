@@ -177,7 +177,8 @@ def learner_case(name, seed, updates):
             alpha = log_temperature.exp()
             a, log_prob = policy_sample(policy, next_state, noise_next, seen)
             q = [critic(torch.cat([next_state, a], -1)).squeeze(-1) for critic in targets]
-            y = [reward + AGENT["discount"] * not_terminal * (torch.minimum(q[0], q[1]) - alpha * log_prob)]
+            entropy = 0 if safety else -alpha * log_prob  # with a constraint, rewards alone
+            y = [reward + AGENT["discount"] * not_terminal * (torch.minimum(q[0], q[1]) + entropy)]
             if safety:
                 y_safety = score + AGENT["discount"] * not_terminal * torch.minimum(q[2], q[3])
                 seen["at_floor"] += int((y_safety < AGENT["score_floor"]).sum())
@@ -199,7 +200,7 @@ def learner_case(name, seed, updates):
         q = [critic(torch.cat([state, a], -1)).squeeze(-1) for critic in critics]
         q_reward = smaller(q[:2], 0)
         q_safety = smaller(q[2:], 2) if safety else torch.zeros(BATCH)
-        objective = (q_reward + multiplier * q_safety - alpha * log_prob).mean() / (1 + multiplier)
+        objective = ((q_reward + multiplier * q_safety) / (1 + multiplier) - alpha * log_prob).mean()
         policy_adam.zero_grad()
         (-objective).backward()
         policy_adam.step()

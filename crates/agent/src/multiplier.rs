@@ -9,11 +9,12 @@ use crate::settings::{Constraint, MultiplierSettings};
 
 /// The number of updates between two moves.
 pub const UPDATES_PER_MOVE: u64 = 64;
-/// The largest lambda.
-const MAX: f64 = 1000.0;
-/// Lambda does not fall below this share of its start, so that it is not lost while an agent earns little, and does not
-/// rise above the start divided by half of it before an episode was safe: until then nothing shows that it can help.
-const LEAST: f64 = 0.2;
+/// The largest lambda: a violation then costs 70 times the deviation of discounted returns, and more would only make the
+/// reward invisible.
+const MAX: f64 = 10.0;
+/// The smallest, as a share of the start. A violation then costs 3.5 times the deviation of discounted returns, which is about
+/// what breaking a rule can earn; were it to cost less, an agent that keeps the rule would soon find that out.
+const LEAST: f64 = 0.5;
 /// The weight of the latest error in the average that lambda also follows, beside the sum.
 const NEWEST: f64 = 0.1;
 /// Episodes of each kind that a model's sums are averaged over.
@@ -98,21 +99,21 @@ impl Allowance {
         }
     }
 
-    /// How far the share of unsafe episodes is from the allowed one, in multiples of it: -1 if there are none, at most 3.
+    /// How far the share of unsafe episodes is from the allowed one, in multiples of it: -1 if there are none, at most 1.
     fn error(&self, constraint: Constraint, estimate: f64) -> f64 {
         let broken = match constraint {
             Constraint::LowerBound => (self.safe - estimate) / (self.safe - self.broken),
             Constraint::Original => 1.0 - estimate,
         };
-        ((broken.clamp(0.0, 1.0) - self.share) / self.share).clamp(-1.0, 3.0)
+        ((broken.clamp(0.0, 1.0) - self.share) / self.share).clamp(-1.0, 1.0)
     }
 }
 
 impl Multiplier {
     /// The multiplier at the start of training.
     pub fn new(settings: &MultiplierSettings) -> Self {
-        let value = settings.fixed.unwrap_or(settings.initial);
-        Self { value, log: value.ln(), ..Self::default() }
+        let start = settings.fixed.unwrap_or(settings.initial);
+        Self { value: start, log: start.ln(), ..Self::default() }
     }
 
     /// The multiplier of an agent without a constraint: always 0.
@@ -127,7 +128,7 @@ impl Multiplier {
 
     /// Whether lambda is at its upper limit: the constraint demands more than the agent achieves.
     pub fn at_limit(&self, settings: &MultiplierSettings) -> bool {
-        settings.fixed.is_none() && self.log >= MAX.ln()
+        settings.fixed.is_none() && self.log >= MAX.max(settings.initial).ln()
     }
 
     /// Whether lambda has begun to move. Always true for a fixed lambda.
@@ -136,14 +137,13 @@ impl Multiplier {
     }
 
     /// One move: lambda increases while the constraint is violated and decreases while it is met. At a steady error of 1
-    /// it is multiplied by e in `time` updates. `was_safe` says whether an episode of the agent was safe so far.
+    /// it is multiplied by e in `time` updates.
     pub fn update(
         &mut self,
         constraint: Constraint,
         estimate: f64,
         allowance: &Allowance,
         time: f64,
-        was_safe: bool,
         settings: &MultiplierSettings,
     ) {
         if settings.fixed.is_some() || !estimate.is_finite() {
@@ -152,9 +152,8 @@ impl Multiplier {
         let error = allowance.error(constraint, estimate);
         self.moves += 1;
         self.error += NEWEST * (error - self.error);
-        let most = if was_safe { MAX } else { (2.0 * settings.initial / LEAST).min(MAX) };
-        let (low, high) = ((LEAST * settings.initial).ln(), most.ln().max(self.log));
-        self.log = (self.log + error * UPDATES_PER_MOVE as f64 / time).clamp(low, high.min(MAX.ln()));
-        self.value = (self.log + PROPORTIONAL * self.error).exp();
+        let (low, high) = ((LEAST * settings.initial).ln(), MAX.max(settings.initial).ln());
+        self.log = (self.log + error * UPDATES_PER_MOVE as f64 / time).clamp(low, high);
+        self.value = (self.log + PROPORTIONAL * self.error).clamp(low, high).exp();
     }
 }

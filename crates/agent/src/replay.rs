@@ -259,6 +259,8 @@ impl Place {
 struct OwnEpisode {
     first: usize,
     steps: usize,
+    /// Whether the constraint is estimated on it.
+    counts: bool,
     /// The floored sum of log P at its end.
     sum: f32,
 }
@@ -274,7 +276,6 @@ pub struct Replay<D: Device> {
     units: Units<D>,
     memory_width: usize,
     history: bool,
-    floor: f64,
     own: Vec<Own>,
     /// One step of every agent, on its way to the device.
     appended: Appended<D>,
@@ -339,8 +340,6 @@ pub struct ReplaySettings {
     pub horizon: usize,
     /// Whether networks read the memory.
     pub history: bool,
-    /// The floor of running sums.
-    pub floor: f64,
 }
 
 /// The shared episodes that one agent draws from.
@@ -386,7 +385,6 @@ impl<D: Device> Replay<D> {
             units: scaling.units(device, population)?,
             memory_width,
             history: settings.history,
-            floor: settings.floor,
             own: own.collect(),
             appended: Appended::new(device, population, s, a)?,
             on_host: OnHost {
@@ -435,7 +433,6 @@ impl<D: Device> Replay<D> {
             units: &self.units,
             memory_width: self.memory_width,
             history: self.history,
-            floor: self.floor,
         }
     }
 
@@ -532,7 +529,7 @@ impl<D: Device> Replay<D> {
         if let Some(last) = own.episodes.back() {
             own.row = (last.first + last.steps + 1) % self.ring;
         }
-        own.episodes.push_back(OwnEpisode { first: own.row, steps: 0, sum: 0.0 });
+        own.episodes.push_back(OwnEpisode { first: own.row, steps: 0, sum: 0.0, counts: true });
     }
 
     /// Counts a step of the running episode, whose latest observation is now in the next row.
@@ -597,15 +594,9 @@ impl<D: Device> Replay<D> {
         }
     }
 
-    /// Draws transitions of the agent's most recent `window` episodes: row numbers for [`Device::recall`].
-    pub fn draw_recent(&self, agent: usize, window: usize, rows: &mut [u32], stream: StreamId) {
-        let own = &self.own[agent];
-        let recent: usize = own.episodes.iter().rev().take(window).map(|episode| episode.steps).sum();
-        let first = own.transitions.len() - recent;
-        stream.below(0, recent as u32, rows);
-        for row in rows {
-            *row = self.shared.table.capacity as u32 + own.transitions[first + *row as usize];
-        }
+    /// Says whether the constraint is estimated on the latest of an agent's own episodes, as it is if nothing is said.
+    pub fn set_counts(&mut self, agent: usize, episode: usize, counts: bool) {
+        self.own[agent].episodes[episode].counts = counts;
     }
 
     /// The floored sums of log P of an agent's most recent episodes.
@@ -614,22 +605,14 @@ impl<D: Device> Replay<D> {
         episodes.iter().skip(episodes.len().saturating_sub(window)).map(|episode| episode.sum).collect()
     }
 
-    /// The floored sums of log P of an agent's most recent completed episodes; the running one is not among them.
+    /// The floored sums of log P of an agent's most recent completed episodes of those that count.
     pub fn completed_sums(&self, agent: usize, window: usize) -> Vec<f32> {
         self.completed(agent, window).map(|episode| episode.sum).collect()
     }
 
-    /// The mean number of steps of an agent's most recent completed episodes.
-    pub fn mean_steps(&self, agent: usize, window: usize) -> f64 {
-        let (steps, n) = self.completed(agent, window).fold((0, 0), |(steps, n), e| (steps + e.steps, n + 1));
-        steps as f64 / n as f64
-    }
-
-    /// The episodes before the last one, which is running.
+    /// The episodes before the last one, which is running, of those that count.
     fn completed(&self, agent: usize, window: usize) -> impl Iterator<Item = &OwnEpisode> {
-        let episodes = &self.own[agent].episodes;
-        let end = episodes.len().saturating_sub(1);
-        episodes.range(end.saturating_sub(window)..end)
+        self.own[agent].episodes.iter().rev().skip(1).filter(|episode| episode.counts).take(window)
     }
 
     /// Restores training episodes of an agent on resume, in order.

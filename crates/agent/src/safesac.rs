@@ -38,9 +38,10 @@ pub struct Head {
 }
 
 impl Head {
-    /// `Q_R`
-    pub fn reward() -> Self {
-        Self { name: "reward", signal: Signal::Reward, networks: 2, soft: true, range: None }
+    /// `Q_R`; SAC's includes the entropy. With a constraint it does not: where safety decides, noise would be worth more
+    /// than any reward.
+    pub fn reward(soft: bool) -> Self {
+        Self { name: "reward", signal: Signal::Reward, networks: 2, soft, range: None }
     }
 
     /// `Q_psi`: a sum of floored scores lies between the floor and 0.
@@ -507,8 +508,8 @@ impl<D: Device> Update<'_, D> {
         d.adam(critics, &self.control.adam(), Some(follower));
     }
 
-    /// One step UP `min Q_R + lambda min Q_psi - alpha log pi` at actions drawn from the policy at (s, h), divided by
-    /// 1 + lambda so that a large multiplier does not mean large steps.
+    /// One step UP `(min Q_R + lambda min Q_psi) / (1 + lambda) - alpha log pi` at actions drawn from the policy at (s, h).
+    /// The division keeps the steps, and the temperature that a given entropy takes, at the same size whatever lambda is.
     fn update_policy(&mut self) {
         let Self { d, nets, batch, agents, measurements, work, control, .. } = self;
         let state = nets.state(&batch.state, batch.size);
@@ -528,8 +529,6 @@ impl<D: Device> Update<'_, D> {
             drawn: &work.drawn,
             action_gradient: &work.action_gradient,
             log_temperature: &agents.temperature.values,
-            weights: &control.weights.buffer,
-            heads: nets.heads.len(),
         };
         d.sample_backward(&mut work.policy, sampled);
         let policy = &mut agents.policy;

@@ -144,11 +144,11 @@ impl Default for AgentSettings {
         Self {
             hidden: vec![256, 256],
             learning_rate: 3e-4,
-            final_rate: 1.0,
+            final_rate: 0.1,
             batch: 256,
             discount: 0.99,
             polyak: 0.005,
-            temperature: 0.05,
+            temperature: 0.01,
             entropy: -1.0,
             log_std_min: -20.0,
             log_std_max: 2.0,
@@ -232,13 +232,11 @@ pub struct MultiplierSettings {
     pub fixed: Option<f64>,
     /// The initial value, in units of discounted returns.
     pub initial: f64,
-    /// The number of (s, h) pairs of recent own episodes that one estimate of the lower bound uses.
-    pub batch: usize,
 }
 
 impl Default for MultiplierSettings {
     fn default() -> Self {
-        Self { fixed: None, initial: 1.0, batch: 4096 }
+        Self { fixed: None, initial: 1.0 }
     }
 }
 
@@ -248,8 +246,7 @@ impl MultiplierSettings {
         let unless = SettingError::unless;
         unless(positive(self.initial), "multiplier.initial", &self.initial, "must be above 0")?;
         let fixed = self.fixed.unwrap_or(0.0);
-        unless(fixed >= 0.0 && fixed.is_finite(), "multiplier.fixed", &fixed, "must be 0 or more")?;
-        unless(self.batch > 0, "multiplier.batch", &self.batch, "must be 1 or more")
+        unless(fixed >= 0.0 && fixed.is_finite(), "multiplier.fixed", &fixed, "must be 0 or more")
     }
 }
 

@@ -41,7 +41,7 @@ fn an_update_allocates_nothing() {
     let d = Cpu::<f32>::new();
     for (safety, population, hidden, batch) in [(true, 1, 256, 256), (false, 1, 64, 64), (true, 3, 64, 32)] {
         let settings = AgentSettings { hidden: vec![hidden; 2], batch, ..AgentSettings::default() };
-        let mut heads = vec![Head::reward()];
+        let mut heads = vec![Head::reward(true)];
         if safety {
             heads.push(Head::safety(settings.score_floor));
         }

@@ -5,12 +5,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Device, FLOOR, HORIZON, Training, Walk, assert_same, safety_model, scorer, setup};
+use common::{Device, HORIZON, Training, Walk, assert_same, setup};
 use prudence_agent::Algorithm;
-use prudence_agent::multiplier::UPDATES_PER_MOVE;
 use prudence_agent::population::Setup;
 use prudence_agent::safesac::{Head, Learner, Networks, Steering};
-use prudence_agent::settings::TrainSettings;
 use prudence_agent::units::{AgentUnits, Meter};
 use prudence_core::random::{StreamId, blocks, stream, subseed};
 use prudence_data::{Episode, Rule};
@@ -84,7 +82,7 @@ struct Repeated {
 impl Repeated {
     fn new(setup: Setup<Device>) -> Self {
         let settings = &setup.settings.agent;
-        let networks = Networks::new(1, 2, ACTIONS, &settings.hidden, vec![Head::reward()]);
+        let networks = Networks::new(1, 2, ACTIONS, &settings.hidden, vec![Head::reward(true)]);
         let streams = [stream(SEED, "networks", 0)];
         let learner = Learner::new(&Device::new(), networks.clone(), settings, streams).unwrap();
         let batch = Batch::new(&Device::new(), 1, settings.batch, 2, ACTIONS).unwrap();
@@ -177,64 +175,4 @@ fn a_training_draws_from_the_documented_addresses() {
     assert_eq!(training.population.counters(0).update, repeated.updates);
     let policy = training.state(0).tensors.swap_remove(0);
     assert_same(&policy, &("policy", repeated.learner.agents.policy.values.to_vec()), "policy");
-}
-
-/// The estimate of the lower bound, where it follows the last step of an episode, from the policy of then and the episodes
-/// alone.
-#[test]
-fn the_multipliers_estimate_draws_from_the_documented_addresses() {
-    for algorithm in [Algorithm::SafesacH, Algorithm::SafesacNoh] {
-        let model = safety_model(1, 1);
-        let (scorer, width) = (scorer(&model), if algorithm.history() { model.memory_width() } else { 0 });
-        let mut setup = setup(algorithm, std::slice::from_ref(&model), &[]);
-        setup.settings.train =
-            TrainSettings { steps: 30_000, random_steps: 900, capacity: 100_000, ..setup.settings.train };
-        let mut training = Training::new(setup, &[SEED]);
-        let settings = training.population.setup().settings.clone();
-        let networks = Networks::new(1, 2 + width, 1, &settings.agent.hidden, vec![Head::reward()]);
-        let mut compared = 0;
-        while compared < 12 {
-            let ended = !training.lockstep().is_empty();
-            let update = training.population.counters(0).update;
-            if !ended || update == 0 || !update.is_multiple_of(UPDATES_PER_MOVE) {
-                continue;
-            }
-            let (episodes, units) = (&training.traces[0].episodes, training.population.units(0).clone());
-            let Some(estimate) = training.population.counters(0).estimate else { continue };
-            let window = (10_000 / HORIZON).clamp(10, 40);
-            let recent: Vec<&Episode> = episodes.iter().rev().take(window).rev().collect();
-            let completed: Vec<usize> = episodes.iter().rev().skip(1).take(window).map(Episode::len).collect();
-            let mean_steps = completed.iter().sum::<usize>() as f64 / completed.len() as f64;
-            let steps: Vec<(usize, usize)> =
-                recent.iter().enumerate().flat_map(|(e, episode)| (0..episode.len()).map(move |t| (e, t))).collect();
-            let (index, n) = (update / UPDATES_PER_MOVE, settings.multiplier.batch);
-            let memories: Vec<Vec<f32>> =
-                scorer.score(&recent).unwrap().into_iter().map(|scores| scores.memory).collect();
-            let noise = normals("multiplier-actions", index, 0, n);
-            let policy = training.state(0).tensors.swap_remove(0).1;
-            let mut sum = 0.0;
-            for (draw, noise) in below("multiplier-states", index, steps.len(), n).into_iter().zip(noise) {
-                let (e, t) = steps[draw];
-                let observation = &recent[e].observations[2 * t..][..2];
-                let memory = &memories[e][t * model.memory_width()..][..width];
-                let state = [&state_of(&units, observation), memory].concat();
-                let unit = act(&networks, &policy, settings.agent.log_std(), &state, &[noise]);
-                // The episode so far, with this action as its last.
-                let mut then = Episode {
-                    observations: recent[e].observations[..2 * t + 4].to_vec(),
-                    actions: recent[e].actions[..=t].to_vec(),
-                    rewards: vec![0.0; t + 1],
-                    ..Episode::new(2, 1)
-                };
-                then.actions[t] = to_env(unit[0]);
-                let score = scorer.score(&[&then]).unwrap()[0].score[t];
-                assert!((FLOOR..=0.0).contains(&f64::from(score)));
-                sum += f64::from(score);
-            }
-            let expected = sum / n as f64 * mean_steps;
-            let given = estimate.estimate;
-            assert!((given - expected).abs() < 1e-5 * expected.abs(), "move {index}: {given}, expected {expected}");
-            compared += 1;
-        }
-    }
 }

@@ -113,7 +113,7 @@ fn cast<T: Scalar>(to: &mut [T], from: &[f64]) {
 }
 
 fn networks(case: &Case) -> Networks {
-    let mut heads = vec![Head::reward()];
+    let mut heads = vec![Head::reward(!case.safety)];
     if case.safety {
         heads.push(Head::safety(case.agent.score_floor));
     }

@@ -49,7 +49,7 @@ fn setup(algorithm: Algorithm) -> Setup<Device> {
         parallel: Parallel::default(),
         settings: TrainingSettings {
             agent,
-            multiplier: MultiplierSettings { batch: 16, ..MultiplierSettings::default() },
+            multiplier: MultiplierSettings::default(),
             target: 0.9,
             train: TrainSettings { steps: 1200, random_steps: 300, capacity: 700, ..TrainSettings::default() },
         },

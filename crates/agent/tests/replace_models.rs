@@ -5,8 +5,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{
-    Device, FLOOR, Training, assert_same, assert_same_agent, draw, random_episodes, safety_model, scaling, scorer,
-    settings, setup, stored,
+    Device, Training, assert_same, assert_same_agent, draw, random_episodes, safety_model, scaling, scorer, settings,
+    setup, stored,
 };
 use prudence_agent::population::Setup;
 use prudence_agent::replay::{Chosen, NewStep, Replay, ReplaySettings};
@@ -70,7 +70,6 @@ fn filled(
         own_steps: train.steps as usize + common::HORIZON,
         horizon: common::HORIZON,
         history,
-        floor: FLOOR,
     };
     let chosen = Chosen { replica: 0, episodes: (0..data.len()).collect() };
     let shared = stored(std::slice::from_ref(model), &[data.to_vec()]);

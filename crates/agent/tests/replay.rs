@@ -11,8 +11,6 @@ use prudence_agent::{AgentUnits, Scaling};
 use prudence_core::random::StreamId;
 use prudence_core::{BoxSpace, Spec};
 use prudence_data::Episode;
-use prudence_nn::Device as _;
-use prudence_nn::work::Recalled;
 use prudence_safety::SafetyModel;
 
 fn scaling() -> Scaling {
@@ -47,7 +45,7 @@ fn replay(
 ) -> Replay<Device> {
     let scorer = model.map(scorer);
     let stored = Stored::new(&Device::new(), &scaling(), scorer.as_ref(), stored).unwrap();
-    let settings = ReplaySettings { capacity, own_steps: 2000, horizon: 50, history, floor: FLOOR };
+    let settings = ReplaySettings { capacity, own_steps: 2000, horizon: 50, history };
     let all = || Chosen { replica: 0, episodes: (0..stored.lengths(0).len()).collect() };
     let chosen: Vec<Chosen> = (0..agents).map(|_| all()).collect();
     let mut replay = Replay::new(&Device::new(), &scaling(), Arc::new(stored), &settings, &chosen).unwrap();
@@ -248,28 +246,18 @@ fn no_row_keeps_the_score_of_another_model() {
     assert_eq!(differ, 500, "the same draws, other scores in every row");
 }
 
+/// The running episode, the last one, has no sum yet.
 #[test]
-fn recent_rows_come_from_the_window_alone() {
-    let (model, d) = (safety_model(1, 1), Device::new());
-    let mut replay = replay(Some(&model), true, 1000, &[named_episode(9, 30, false)], 1);
-    let episodes: Vec<Episode> = (1..=6).map(|index| named_episode(index, 4 + index, false)).collect();
+fn recent_sums_are_of_completed_episodes_that_count() {
+    let model = safety_model(1, 1);
+    let mut replay = replay(Some(&model), true, 1000, &[], 1);
+    let episodes: Vec<Episode> = (1..=7).map(|index| named_episode(index, 4 + index, false)).collect();
     push(&mut replay, 0, Some(&model), &episodes);
-    let mut recalled = Recalled::new(&d, 1, 2000, 7, 2, 5).unwrap();
-    for window in [1, 2, 6, 50] {
-        let mut rows = vec![0; 2000];
-        replay.draw_recent(0, window, &mut rows, StreamId::new(5, "recent", 0));
-        d.recall(&replay.tables(), &rows, &mut recalled);
-        let drawn: BTreeSet<u32> = recalled.observation.chunks_exact(2).map(|o| o[0] as u32).collect();
-        let first = 7 - window.min(6);
-        let expected = (first..=6).flat_map(|e| (0..4 + e).map(move |t| (1000 * e + t) as u32));
-        assert_eq!(drawn, expected.collect(), "window {window}");
-        let rows = recalled.observation.chunks_exact(2).zip(recalled.memory.chunks_exact(5));
-        for ((observation, memory), state) in rows.zip(recalled.state.chunks_exact(7)) {
-            assert_eq!(state, [&[observation[0] * NAME_UNIT, observation[1]], memory].concat());
-            let (index, t) = (observation[0] as usize / 1000, observation[0] as usize % 1000);
-            assert_eq!(memory, tracked(&model, &episodes[index - 1]).0[t]);
-        }
-    }
+    let sums: Vec<f32> = episodes.iter().map(|episode| scorer(&model).score(&[episode]).unwrap()[0].sum).collect();
+    assert_eq!(replay.completed_sums(0, 2), [sums[5], sums[4]]);
+    assert_eq!(replay.completed_sums(0, 100).len(), 6);
+    [1, 4, 5].into_iter().for_each(|episode| replay.set_counts(0, episode, false));
+    assert_eq!(replay.completed_sums(0, 3), [sums[3], sums[2], sums[0]]);
 }
 
 /// The first part of each batch comes from the agent's own steps alone, the rest from the stored ones alone, each

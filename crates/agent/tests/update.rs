@@ -18,7 +18,7 @@ fn settings() -> AgentSettings {
 }
 
 fn networks(population: usize, safety: bool) -> Networks {
-    let mut heads = vec![Head::reward()];
+    let mut heads = vec![Head::reward(!safety)];
     if safety {
         heads.push(Head::safety(settings().score_floor));
     }
@@ -102,7 +102,7 @@ fn policy_gradient_points_up() {
             update(&mut learner, &batch, multiplier, 1e-5);
             let objective = |policy: &[f64]| {
                 let [q_reward, q_safety, log_prob] = values(&learner, policy, &batch);
-                q_reward + multiplier * q_safety - temperature * log_prob
+                (q_reward + multiplier * q_safety) / (1.0 + multiplier) - temperature * log_prob
             };
             let (before, after) = (objective(&before), objective(&learner.agents.policy.values));
             assert!(after > before, "multiplier {multiplier}, seed {seed}: {before} to {after}");

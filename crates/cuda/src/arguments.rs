@@ -97,8 +97,8 @@ arguments! {
     Sample { head: In, noise: In, action: Out, log_prob: Out, rows: Long, width: Int, min: Float, max: Float }
     Mode { head: In, action: Out, n: Long, width: Int }
     SampleBackward {
-        head: In, noise: In, action: In, action_gradient: In, log_temperature: In, weights: In, d_head: Out,
-        n: Long, rows: Int, width: Int, heads: Int, min: Float, max: Float,
+        head: In, noise: In, action: In, action_gradient: In, log_temperature: In, d_head: Out,
+        n: Long, rows: Int, width: Int, min: Float, max: Float,
     }
 
     CriticTarget {
@@ -123,7 +123,7 @@ arguments! {
     Sum { values: In, sum: Out, each: Int }
     Clip { gradients: In, factor: Out, limit: Double, each: Int }
 
-    /// What sampling and recalling read of the tables. The memory is `m` numbers wide.
+    /// What sampling reads of the tables. The memory is `m` numbers wide.
     Replay {
         shared_observation: In, shared_memory: In, own_observation: In, own_memory: In, centre: In, scale: In,
         s: Int, m: Int, history: Int, shared_capacity: Int, ring: Int,
@@ -134,10 +134,6 @@ arguments! {
         own_action: In, own_reward: In, own_score: In, own_not_terminal: In,
         state: Out, next_state: Out, action: Out, reward: Out, score: Out, not_terminal: Out,
         reward_centre: In, reward_scale: In, n: Int, size: Int, a: Int,
-    }
-    Recall {
-        replay: Replay, rows: Words, state: Out, observation: Out, memory: Out, sum: Out,
-        n: Int, size: Int, floor: Float,
     }
     Append {
         rows: Words, new_action: In, new_reward: In, new_not_terminal: In, next_observation: In, new_score: In, new_memory: In,
@@ -153,5 +149,4 @@ arguments! {
     Trajectory { labels: In, scale: In, logits: In, gradient: Out, loss: Out, steps: Int, rows: Int }
     FloorSum { log_prob: In, active: In, sum: Out, score: Out, n: Long, floor: Float }
     Remember { hidden: In, sum: In, memory: Out, rows: Int, replicas: Int, members: Int, h: Int, floor: Float }
-    SplitMemory { memory: In, hidden: Out, rows: Int, replicas: Int, members: Int, h: Int }
 }

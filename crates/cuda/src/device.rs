@@ -334,12 +334,10 @@ impl Device for Cuda {
             action: s.drawn.action.first(n),
             action_gradient: s.action_gradient.first(n),
             log_temperature: s.log_temperature.first(agents),
-            weights: s.weights.first(agents * s.heads),
             d_head: d_head.first(2 * n),
             n: n as u64,
             rows: int(rows),
             width: int(width),
-            heads: int(s.heads),
             min: s.clip.min as f32,
             max: s.clip.max as f32,
         };
@@ -507,22 +505,6 @@ impl Device for Cuda {
             a: int(a),
         };
         self.blocks("append", agents, &arguments);
-    }
-
-    fn recall(&self, replay: &Tables<'_, Self>, rows: &Array<u32>, recalled: &mut Recalled<Self>) {
-        let (n, s) = (rows.len(), replay.units.observation_width);
-        let arguments = args::Recall {
-            replay: replay_of(replay),
-            rows: rows.first(n),
-            state: recalled.state.first(n * if replay.history { s + replay.memory_width } else { s }),
-            observation: recalled.observation.first(n * s),
-            memory: recalled.memory.first(n * replay.memory_width),
-            sum: recalled.sum.first(n),
-            n: int(n),
-            size: int(recalled.size),
-            floor: replay.floor as f32,
-        };
-        self.warps("recall", n, &arguments);
     }
 
     fn see(
@@ -755,25 +737,5 @@ impl Device for Cuda {
             floor: m.floor as f32,
         };
         self.each("remember", m.rows * width, 1, &arguments);
-    }
-
-    fn hidden(
-        &self,
-        memory: &Array<f32>,
-        replicas: usize,
-        members: usize,
-        width: usize,
-        rows: usize,
-        hidden: &mut Array<f32>,
-    ) {
-        let arguments = args::SplitMemory {
-            memory: memory.first(rows * (members * width + 1)),
-            hidden: hidden.first(rows * members * width),
-            rows: int(rows),
-            replicas: int(replicas),
-            members: int(members),
-            h: int(width),
-        };
-        self.each("split_memory", rows * members * width, 1, &arguments);
     }
 }

@@ -71,7 +71,7 @@ fn settings() -> AgentSettings {
 }
 
 fn learner<D: Device>(device: &D, settings: &AgentSettings, seeds: &[u64]) -> Learner<D> {
-    let heads = vec![Head::reward(), Head::safety(settings.score_floor)];
+    let heads = vec![Head::reward(false), Head::safety(settings.score_floor)];
     let networks = Networks::new(seeds.len(), STATE, ACTION, &settings.hidden, heads);
     Learner::new(device, networks, settings, seeds.iter().map(|seed| stream(*seed, "networks", 0))).unwrap()
 }
@@ -345,7 +345,7 @@ fn setup<D: Device>(device: &D, algorithm: Algorithm, steps: u64) -> Setup<D> {
         algorithm,
         settings: TrainingSettings {
             agent,
-            multiplier: MultiplierSettings { batch: 8, ..MultiplierSettings::default() },
+            multiplier: MultiplierSettings::default(),
             target: 0.9,
             train: TrainSettings {
                 steps,

@@ -298,15 +298,12 @@ impl Scenario for Policy {
         draw.keep("actions", &drawn.action, n);
         draw.keep("log pi", &drawn.log_prob, agents * rows);
         let (action_gradient, log_temperature) = (draw.buffer(n), draw.buffer(agents));
-        let weights = draw.put(&[1.0, 0.3, 1.0, 2.0, 1.0, 77.0]);
         let backward = SampleBackward {
             noise: &noise,
             clip,
             drawn: &drawn,
             action_gradient: &action_gradient,
             log_temperature: &log_temperature,
-            weights: &weights,
-            heads: 2,
         };
         device.sample_backward(&mut pass, backward);
         let gradient = pass.output_and_gradient().1;
@@ -476,7 +473,6 @@ impl Scenario for Replays {
             units: &units,
             memory_width: m,
             history: self.history,
-            floor: -9.0,
         };
         let state = s + if self.history { m } else { 0 };
         let rows: Vec<u32> = (0..agents * size)
@@ -496,15 +492,9 @@ impl Scenario for Replays {
         ] {
             draw.keep(name, column, n * width);
         }
-        let mut recalled = Recalled::new(device, agents, size, state, s, m).unwrap();
-        device.recall(&tables, &rows, &mut recalled);
-        draw.keep("recalled state", &recalled.state, n * state);
-        draw.keep("recalled observation", &recalled.observation, n * s);
-        draw.keep("recalled memory", &recalled.memory, n * m);
-        draw.keep("recalled sum", &recalled.sum, n);
+        let (observation, memory) = (draw.buffer(n * s), draw.buffer(n * m));
         let mut seen = device.buffer(n * state).unwrap();
-        let memory = self.history.then_some((&recalled.memory, m));
-        device.see(&units, &recalled.observation, memory, &mut seen);
+        device.see(&units, &observation, self.history.then_some((&memory, m)), &mut seen);
         draw.keep("seen", &seen, n * state);
         let mut action = device.buffer(n * a).unwrap();
         device.to_env(&units, &batch.action, &mut action);
@@ -547,13 +537,11 @@ impl Scenario for Scoring {
         device.floor(&log_prob, -2.0, &active, &mut sum, &mut score);
         draw.keep("sums", &sum, rows);
         draw.keep("scores", &score, rows);
-        let mut hidden = draw.buffer(rows * members * h);
+        let hidden = draw.buffer(rows * members * h);
         let mut memory = device.buffer(rows * (members * h + 1)).unwrap();
         let all = MemoryRows { hidden: &hidden, sum: &sum, floor: -2.0, replicas, members, width: h, rows };
         device.memory(all, &mut memory);
         draw.keep("memory", &memory, rows * (members * h + 1));
-        device.hidden(&memory, replicas, members, h, rows, &mut hidden);
-        draw.keep("hidden", &hidden, rows * members * h);
         draw.results
     }
 }

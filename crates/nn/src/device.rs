@@ -197,8 +197,6 @@ pub trait Device: Clone + Send + Sync + 'static {
     fn gather(&self, replay: &Tables<'_, Self>, rows: &Self::Rows, batch: &mut Batch<Self>);
     /// Writes one step of every active agent to the agents' own tables; see [`Appended`].
     fn append(&self, steps: &Appended<Self>, scores: Option<Scored<'_, Self>>, own: &mut Table<Self>);
-    /// Reads the states at `rows`, both as the networks see them and as a safety model does.
-    fn recall(&self, replay: &Tables<'_, Self>, rows: &Self::Rows, recalled: &mut Recalled<Self>);
 
     // Safety models.
 
@@ -257,14 +255,4 @@ pub trait Device: Clone + Send + Sync + 'static {
     /// Writes the memory that agents see in addition to the observation: the memories of all members, then the fraction
     /// `sum / floor`. `hidden [R, members, N / R, H]`, `sum [N]`, `memory [N, members H + 1]`.
     fn memory(&self, m: MemoryRows<'_, Self>, memory: &mut Self::Buf);
-    /// The reverse of [`Device::memory`]: `memory [N, members H + 1]` to `hidden [R, members, N / R, H]`.
-    fn hidden(
-        &self,
-        memory: &Self::Buf,
-        replicas: usize,
-        members: usize,
-        width: usize,
-        rows: usize,
-        hidden: &mut Self::Buf,
-    );
 }

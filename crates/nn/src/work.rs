@@ -249,10 +249,6 @@ pub struct SampleBackward<'a, D: Device> {
     pub action_gradient: &'a D::Buf,
     /// `[P]`
     pub log_temperature: &'a D::Buf,
-    /// `[P, heads]`: the weights of the critic heads; the entropy term is divided by their sum, like the heads' terms.
-    pub weights: &'a D::Buf,
-    /// The number of critic heads.
-    pub heads: usize,
 }
 
 /// The critics of an agent that belong to a head: networks `first .. first + networks` of `of`.
@@ -394,8 +390,6 @@ pub struct Tables<'a, D: Device> {
     pub memory_width: usize,
     /// Whether networks see the memory.
     pub history: bool,
-    /// The floor of the running sums.
-    pub floor: f64,
 }
 
 /// One step of each of P agents, to be written to the agents' own tables: the action and its outcome go to the row of the
@@ -473,41 +467,6 @@ impl<D: Device> Batch<D> {
             not_terminal: column(1)?,
             noise: column(action)?,
             next_noise: column(action)?,
-            size,
-        })
-    }
-}
-
-/// States drawn from recent episodes.
-pub struct Recalled<D: Device> {
-    /// `[P, N, state]`
-    pub state: D::Buf,
-    /// `[P, N, S]`, in the environment's units
-    pub observation: D::Buf,
-    /// `[P, N, M]`
-    pub memory: D::Buf,
-    /// `[P, N]`: the floored running sum
-    pub sum: D::Buf,
-    /// N, the number of states per agent.
-    pub size: usize,
-}
-
-impl<D: Device> Recalled<D> {
-    /// Allocates `size` states per agent.
-    pub fn new(
-        device: &D,
-        population: usize,
-        size: usize,
-        state: usize,
-        observation: usize,
-        memory: usize,
-    ) -> Room<Self> {
-        let column = |width: usize| device.buffer(population * size * width);
-        Ok(Self {
-            state: column(state)?,
-            observation: column(observation)?,
-            memory: column(memory)?,
-            sum: column(1)?,
             size,
         })
     }

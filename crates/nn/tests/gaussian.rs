@@ -24,8 +24,6 @@ struct Loss<T> {
     d_action: Vec<T>,
     /// Of each agent.
     log_temperature: Vec<T>,
-    /// `[P, heads]`
-    weights: Vec<T>,
 }
 
 impl<T: Scalar> Loss<T> {
@@ -40,8 +38,6 @@ impl<T: Scalar> Loss<T> {
             drawn: &drawn,
             action_gradient: &Buffer::from(&self.d_action[..]),
             log_temperature: &Buffer::from(&self.log_temperature[..]),
-            weights: &Buffer::from(&self.weights[..]),
-            heads: self.weights.len() / agents,
         };
         Cpu::new().sample_backward(&mut pass, s);
         pass.output_gradient().to_vec()
@@ -50,7 +46,7 @@ impl<T: Scalar> Loss<T> {
 
 #[test]
 fn sample_backward_is_the_gradient_inside_and_outside_the_clip() {
-    let (agents, rows, dim, heads) = (3, 7, 2, 2);
+    let (agents, rows, dim) = (3, 7, 2);
     // Log-stds on both sides of both ends, none within a difference's step of one.
     let mut head = numbers(41, agents * rows * 2 * dim, 1.2);
     for (row, extra) in head.chunks_exact_mut(2 * dim).zip([-3.0, -1.0, 0.0, 0.2, 1.0, 2.0, -0.4].into_iter().cycle()) {
@@ -61,17 +57,13 @@ fn sample_backward_is_the_gradient_inside_and_outside_the_clip() {
     assert!(log_stds.iter().any(|l| (CLIP.min..CLIP.max).contains(l)));
     assert!(log_stds.iter().all(|l| (l - CLIP.min).abs() > 1e-4 && (l - CLIP.max).abs() > 1e-4));
     let noise = numbers(42, agents * rows * dim, 2.0);
-    let loss = Loss {
-        d_action: numbers(43, agents * rows * dim, 1.0),
-        log_temperature: vec![-0.4, 0.3, -2.0],
-        weights: numbers(44, agents * heads, 1.0).iter().map(|w| w.abs()).collect(),
-    };
-    // alpha log pi, averaged over an agent's rows, over the sum of its heads' weights; and what the critics say.
+    let loss = Loss { d_action: numbers(43, agents * rows * dim, 1.0), log_temperature: vec![-0.4, 0.3, -2.0] };
+    // alpha log pi, averaged over an agent's rows; and what the critics say.
     let value = |head: &[f64]| {
         let drawn = sample(head, &noise, agents, dim, CLIP);
         let of_agent = |agent: usize| {
             let mean = drawn.log_prob[agent * rows..][..rows].iter().sum::<f64>() / rows as f64;
-            loss.log_temperature[agent].exp() * mean / loss.weights[agent * heads..][..heads].iter().sum::<f64>()
+            loss.log_temperature[agent].exp() * mean
         };
         dot(&drawn.action, &loss.d_action) + (0..agents).map(of_agent).sum::<f64>()
     };
@@ -90,7 +82,7 @@ fn sample_backward_is_right_where_tanh_saturates() {
     for u in [-10.0f64, -9.0, -4.0, 4.0, 9.0, 10.0] {
         let alone = |d_action: f64, temperature: f64| {
             let log_temperature = vec![temperature.ln()];
-            Loss { d_action: vec![d_action], log_temperature, weights: vec![1.0] }.d_head(&[u, -0.3], &[0.0], 1, CLIP)
+            Loss { d_action: vec![d_action], log_temperature }.d_head(&[u, -0.3], &[0.0], 1, CLIP)
         };
         let (exact, d_head) = (u.cosh().powi(-2), alone(1.0, 0.0));
         assert!((d_head[0] - exact).abs() < GRADIENT_LIMIT * exact, "u = {u}: {:e}, exact {exact:e}", d_head[0]);
@@ -143,11 +135,8 @@ fn run<T: Scalar>() -> [Vec<T>; 3] {
     let (rows, dim, clip) = (40, 3, LogStd { min: -2.0, max: 1.0 });
     let (head, noise) = (cast::<T>(&numbers(21, rows * 2 * dim, 2.5)), cast::<T>(&numbers(22, rows * dim, 2.0)));
     let drawn = sample(&head, &noise, 1, dim, clip);
-    let loss = Loss {
-        d_action: cast(&numbers(23, rows * dim, 1.0)),
-        log_temperature: vec![T::of((0.6 * rows as f64).ln())],
-        weights: vec![T::ONE],
-    };
+    let loss =
+        Loss { d_action: cast(&numbers(23, rows * dim, 1.0)), log_temperature: vec![T::of((0.6 * rows as f64).ln())] };
     [drawn.action.to_vec(), drawn.log_prob.to_vec(), loss.d_head(&head, &noise, dim, clip)]
 }
 

@@ -52,12 +52,9 @@ fn a_batch_holds_the_transitions_at_its_rows() {
     let rows = vec![0, 9, 11, 14, last, 3, 11, last, 16, 9];
     for history in [true, false] {
         let width = S + if history { M } else { 0 };
-        let replay =
-            Tables { shared: &shared, own: &own, population, units: &units, memory_width: M, history, floor: FLOOR };
+        let replay = Tables { shared: &shared, own: &own, population, units: &units, memory_width: M, history };
         let mut batch = Batch::new(&d, population, size, width, A).unwrap();
         d.gather(&replay, &rows, &mut batch);
-        let mut recalled = Recalled::new(&d, population, size, width, S, M).unwrap();
-        d.recall(&replay, &rows, &mut recalled);
         for (i, row) in rows.iter().map(|row| *row as usize).enumerate() {
             let base = i / size * ring;
             let (table, row, next) = match row.checked_sub(shared_rows) {
@@ -83,12 +80,6 @@ fn a_batch_holds_the_transitions_at_its_rows() {
             assert_eq!(batch.action[i * A..][..A], [in_unit(0), in_unit(1)], "transition {i}");
             assert_eq!(batch.reward[i], (table.reward[row] - units.reward_centre[agent]) * units.reward_scale[agent]);
             assert_eq!((batch.score[i], batch.not_terminal[i]), (table.score[row], table.not_terminal[row]));
-
-            let memory = &table.memory[row * M..][..M];
-            assert_eq!(recalled.state[i * width..][..width], state(row));
-            assert_eq!(recalled.observation[i * S..][..S], table.observation[row * S..][..S]);
-            assert_eq!(recalled.memory[i * M..][..M], *memory);
-            assert_eq!(recalled.sum[i], memory[M - 1] * FLOOR, "the last number is the used share of the floor");
         }
     }
 }
@@ -97,15 +88,7 @@ fn a_batch_holds_the_transitions_at_its_rows() {
 fn networks_see_the_states_while_acting_that_batches_hold() {
     let (d, rows, units) = (Cpu::<f64>::new(), 10, units());
     let (shared, own) = (table(1, rows + 1), table(2, 2));
-    let replay = Tables {
-        shared: &shared,
-        own: &own,
-        population: 2,
-        units: &units,
-        memory_width: M,
-        history: true,
-        floor: FLOOR,
-    };
+    let replay = Tables { shared: &shared, own: &own, population: 2, units: &units, memory_width: M, history: true };
     let mut batch = Batch::new(&d, 2, rows / 2, S + M, A).unwrap();
     d.gather(&replay, &(0..rows as u32).collect(), &mut batch);
     let mut state = unwritten(rows * (S + M));
@@ -127,15 +110,7 @@ fn actions_come_back_from_the_environments_units() {
     let mut table = table(1, rows);
     std::mem::swap(&mut table.action, &mut in_env);
     let own = Table::new(&d, 1, S, M, A).unwrap();
-    let replay = Tables {
-        shared: &table,
-        own: &own,
-        population: 1,
-        units: &units,
-        memory_width: M,
-        history: false,
-        floor: FLOOR,
-    };
+    let replay = Tables { shared: &table, own: &own, population: 1, units: &units, memory_width: M, history: false };
     let mut batch = Batch::new(&d, 1, rows - 1, S, A).unwrap();
     d.gather(&replay, &(0..rows as u32 - 1).collect(), &mut batch);
     d.copy(&batch.action, 0, &mut shared, 0, (rows - 1) * A);
@@ -170,7 +145,7 @@ fn each_replica_normalises_by_its_own_moments() {
 }
 
 #[test]
-fn memories_lie_beside_the_used_share_and_come_back() {
+fn memories_lie_beside_the_used_share() {
     let (d, replicas, members, width, rows) = (Cpu::<f64>::new(), 2, 3, 4, 6);
     let hidden: Buffer<f64> = buffer(&numbers(5, rows * members * width, 1.0));
     let sum: Vec<f64> = numbers(6, rows, 1.0).iter().map(|x| x.abs() * FLOOR).collect();
@@ -185,9 +160,6 @@ fn memories_lie_beside_the_used_share_and_come_back() {
         }
         assert_eq!(memory[members * width], sum[row] / FLOOR);
     }
-    let mut back = unwritten(hidden.len());
-    d.hidden(&memory, replicas, members, width, rows, &mut back);
-    assert_eq!(back[..], hidden[..]);
 }
 
 proptest! {

@@ -113,8 +113,6 @@ fn policy_head<T: Scalar>() -> Vec<Vec<T>> {
         drawn: &drawn,
         action_gradient: &buffer(&numbers(32, rows * dim, 1.0)),
         log_temperature: &buffer(&[-0.7]),
-        weights: &buffer(&[1.0, 0.3]),
-        heads: 2,
     };
     d.sample_backward(&mut pass, s);
     let head = pass.output_gradient().to_vec();

@@ -131,7 +131,7 @@ fn update_thread<D: Device>(device: &D, sizes: &UpdateSizes, thread: u64, second
     let (s, a, h) = SIZES;
     let state = s + if algo.history() { h } else { 0 };
     let settings = AgentSettings { hidden: vec![hidden; 2], batch, ..AgentSettings::default() };
-    let mut heads = vec![Head::reward()];
+    let mut heads = vec![Head::reward(algo.constraint().is_none())];
     if algo.constraint().is_some() {
         heads.push(Head::safety(settings.score_floor));
     }
@@ -161,15 +161,8 @@ fn update_thread<D: Device>(device: &D, sizes: &UpdateSizes, thread: u64, second
         horizon: 1000,
     };
     let units = Scaling::new(&spec).units(device, population).map_err(agent)?;
-    let tables = Tables {
-        shared: &table,
-        own: &own,
-        population,
-        units: &units,
-        memory_width: h,
-        history: algo.history(),
-        floor: settings.score_floor,
-    };
+    let tables =
+        Tables { shared: &table, own: &own, population, units: &units, memory_width: h, history: algo.history() };
     let (mut rows, mut rows_there) = (vec![0; population * batch], device.rows(population * batch).map_err(agent)?);
     let mut addresses = device.rows(6 * population).map_err(agent)?;
     let mut t = 0;

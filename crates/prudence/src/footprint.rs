@@ -55,11 +55,11 @@ pub(crate) fn training(
     memory_of: &Memory,
 ) -> Result<(), Error> {
     let settings = task.settings();
-    let (agent, train, multiplier) = (&settings.agent, &settings.train, &settings.multiplier);
+    let (agent, train) = (&settings.agent, &settings.train);
     let (s, a) = (task.spec().observation.dim(), task.spec().action.dim());
     let constrained = algorithms.iter().any(|algorithm| algorithm.constraint().is_some());
     let memory = if constrained { settings.safety.ensemble * settings.safety.hidden + 1 } else { 0 };
-    let mut heads = vec![Head::reward()];
+    let mut heads = vec![Head::reward(!constrained)];
     heads.extend(constrained.then(|| Head::safety(agent.score_floor)));
     let networks = Networks::new(1, s + memory, a, &agent.hidden, heads);
     let (state, batch, agents) = (u128::from((s + memory) as u64), agent.batch as u128, agents as u128);
@@ -69,7 +69,6 @@ pub(crate) fn training(
         5 * (networks.policy.shape.parameters() as u128 + critics * networks.critics.shape.parameters() as u128);
     let units: u128 = agent.hidden.iter().map(|n| *n as u128).sum::<u128>() + 2 * a as u128;
     let update = batch * (2 * units * (1 + critics) + 2 * state + 5 * a as u128 + 8);
-    let estimate = multiplier.batch as u128 * (2 * units + 2 * state + 3 * a as u128);
     let row = (s + memory + a + 3) as u128;
     let rows = u128::from(steps.min(train.capacity.max(task.spec().horizon) as u64));
     let own = (rows + rows / 10) * row * memory_of.rows_per_row;
@@ -86,10 +85,6 @@ pub(crate) fn training(
         Part {
             what: format!("the updates of {those} (agent.batch = {}, {hidden})", agent.batch),
             bytes: agents * update * NUMBER,
-        },
-        Part {
-            what: format!("the multipliers' estimates (multiplier.batch = {})", multiplier.batch),
-            bytes: agents * estimate * NUMBER,
         },
         Part {
             what: format!(

@@ -217,7 +217,7 @@ pub(crate) fn write(
         ("held-out episodes".to_owned(), probabilities(&last.fitted.predictions)),
         ("the agents' own episodes".to_owned(), probabilities(&own)),
     ]));
-    let notes = notes(task, outcome, &evaluation, &multipliers);
+    let notes = notes(task, outcome, &evaluation);
     write_files(folder, &evaluation, &figures, &notes, &provenance::foot(task, folder, working))?;
     Ok(evaluation)
 }
@@ -268,7 +268,7 @@ fn write_files(
 }
 
 /// What a reader should know before trusting the numbers.
-fn notes(task: &Task, outcome: &Outcome, evaluation: &Evaluation, multipliers: &[MultiplierCurve]) -> Vec<String> {
+fn notes(task: &Task, outcome: &Outcome, evaluation: &Evaluation) -> Vec<String> {
     let config = task.settings();
     let mut notes = Vec::new();
     for result in evaluation.results.iter().filter(|r| r.algo != Algorithm::Sac.name()) {
@@ -280,16 +280,6 @@ fn notes(task: &Task, outcome: &Outcome, evaluation: &Evaluation, multipliers: &
             notes.push(format!(
                 "{name}: seeds that miss the target, with their safe test episodes: {}.",
                 missed.join("; ")
-            ));
-        }
-    }
-    let lambda = &config.multiplier;
-    for curve in multipliers.iter().filter(|_| lambda.fixed.is_none()) {
-        if curve.seeds.iter().flatten().all(|(_, value)| *value == lambda.initial) {
-            notes.push(format!(
-                "Lambda of {} never moved from {}: the training was too short.",
-                figure::display_name(&curve.label.algorithm),
-                lambda.initial
             ));
         }
     }

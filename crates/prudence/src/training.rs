@@ -149,6 +149,7 @@ impl<D: Device> Plan<'_, D> {
             jobs.iter().map(|job| subseed(job.folder.seed, "round", job.folder.round as u64)).collect();
         let device = self.data.device.fork().map_err(prudence_agent::Error::from)?;
         let mut population = Population::new(&device, setup, &seeds)?;
+        let segments = self.segments(jobs)?;
         let mut runs = Vec::with_capacity(jobs.len());
         for (agent, (job, seed)) in jobs.iter().zip(&seeds).enumerate() {
             let AgentFolder { algorithm, seed: of_folder, .. } = &job.folder;
@@ -159,7 +160,7 @@ impl<D: Device> Plan<'_, D> {
             };
             runs.push(open(&mut population));
         }
-        let refitting = Refitting { device: &device, plan: self, jobs, seeds, segments: self.segments(jobs)? };
+        let refitting = Refitting { device: &device, plan: self, jobs, seeds, segments };
         let outcomes = refitting.train(&mut population, runs, session)?;
         let of_job = |(job, outcome): (&Job, Result<(), Error>)| {
             outcome.map_err(|source| match source {
@@ -177,7 +178,7 @@ impl<D: Device> Plan<'_, D> {
 }
 
 impl<D: Device> Plan<'_, D> {
-    /// For refits, the segments of each source's stored episodes to train on.
+    /// For refits, the labelled segments of each source's stored episodes to train on.
     fn segments(&self, jobs: &[Job]) -> Result<Vec<Vec<Segment>>, Error> {
         let constrained = jobs.iter().any(|job| job.folder.algorithm.constraint().is_some());
         let of_source = |source: &Source<'_>| match source.data {
@@ -520,7 +521,7 @@ impl OpenRun {
             record.multiplier
         ));
         if population.multiplier_at_limit(agent) && !std::mem::replace(&mut self.warned, true) {
-            let text = "lambda reached its limit, 1,000: the constraint demands more than the agent achieves";
+            let text = "lambda reached its limit, 10: the constraint demands more than the agent achieves";
             self.warn(session, text);
         }
         Ok(())

@@ -18,5 +18,5 @@ mod settings;
 pub use fit::{Fit, FitData, FitState, RefitData};
 pub use model::{Error, ModelShape, SafetyModel};
 pub use quality::Quality;
-pub use scorer::{EpisodeScores, Rating, Scorer, Tracker};
+pub use scorer::{EpisodeScores, Scorer, Tracker};
 pub use settings::FitSettings;

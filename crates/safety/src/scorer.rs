@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use prudence_data::Episode;
 use prudence_nn::Device;
-use prudence_nn::work::{Columns, GruPass, Input, MemoryRows, Normalise, Pass, Recalled, floored};
+use prudence_nn::work::{Columns, GruPass, Input, MemoryRows, Normalise, Pass, floored};
 
 use crate::model::Networks;
 use crate::sequences::{Sequences, Source, Span, Weights};
@@ -47,18 +47,6 @@ pub struct Tracker<D: Device> {
     encoder: Option<Pass<D>>,
     gru: GruPass<D>,
     decoder: Pass<D>,
-}
-
-/// The buffers for scoring steps whose memories are known.
-pub struct Rating<D: Device> {
-    rows: usize,
-    input: D::Buf,
-    hidden: D::Buf,
-    decoder: Pass<D>,
-    log_prob: D::Buf,
-    active: D::Buf,
-    /// `[N]`: the scores, which are the changes that the floored sums would make.
-    pub score: D::Buf,
 }
 
 /// A model's scores of a stored episode of T steps.
@@ -207,36 +195,6 @@ impl<D: Device> Scorer<D> {
             rows: tracker.rows,
         };
         self.device.memory(rows, &mut tracker.memory);
-    }
-
-    /// Allocates the buffers of [`Scorer::rate`] for `rows` states.
-    pub fn rating(&self, rows: usize) -> Result<Rating<D>, Error> {
-        let d = &self.device;
-        let mut rating = Rating {
-            rows,
-            input: d.buffer(rows * self.shape.inputs())?,
-            hidden: d.buffer(rows * self.members * self.shape.gru.hidden)?,
-            decoder: Pass::new(d, &self.networks.decoder, rows / self.models.len())?,
-            log_prob: d.buffer(rows)?,
-            active: d.buffer(rows)?,
-            score: d.buffer(rows)?,
-        };
-        d.fill(&mut rating.active, 0, rows, 1.0);
-        Ok(rating)
-    }
-
-    /// Scores actions at recalled states, whose memories are known.
-    pub fn rate(&self, rating: &mut Rating<D>, recalled: &mut Recalled<D>, action: &D::Buf) {
-        let (d, each) = (&self.device, rating.rows / self.models.len());
-        d.normalise(self.normalise(&recalled.observation, action, rating.rows), &mut rating.input);
-        let (replicas, width) = (self.models.len(), self.shape.gru.hidden);
-        d.hidden(&recalled.memory, replicas, self.members, width, rating.rows, &mut rating.hidden);
-        let input = Columns::new(&rating.input, each, self.shape.inputs(), self.members);
-        let memory = Columns::new(&rating.hidden, each, self.shape.gru.hidden, 1);
-        let input = Input { first: input, second: Some(memory) };
-        d.forward(&self.networks.decoder, &self.parameters, input, &mut rating.decoder);
-        d.log_prob(&rating.decoder, self.members, &mut rating.log_prob);
-        d.floor(&rating.log_prob, self.floor, &rating.active, &mut recalled.sum, &mut rating.score);
     }
 
     /// Scores whole episodes in batches; the scorer must have only one replica.

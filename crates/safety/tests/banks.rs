@@ -6,7 +6,6 @@ use common::*;
 use prudence_data::Episode;
 use prudence_nn::Cpu;
 use prudence_nn::cpu::Buffer;
-use prudence_nn::work::Recalled;
 use prudence_safety::{Error, FitSettings, SafetyModel, Scorer, Tracker};
 
 fn ensemble(members: usize) -> FitSettings {
@@ -143,26 +142,4 @@ fn a_step_leaves_sum_and_score_of_inactive_rows_as_they_were() {
     scorer.step(&mut tracker, &observation, &action, &Buffer::from(&[1.0, 0.0][..]));
     assert_eq!((tracker.sum[1], tracker.score[1]), (sum[1], score[1]));
     assert_ne!((tracker.sum[0], tracker.score[0]), (sum[0], score[0]));
-}
-
-#[test]
-fn rating_recalled_states_gives_the_scores_of_steps_with_the_same_memory() {
-    for (replicas, members, rows) in [(1, 1, 5), (1, 3, 4), (2, 2, 3)] {
-        let (models, _) = bank(replicas, members, rows);
-        let (scorer, all) = (scorer(&refs(&models)), episodes(60));
-        let (n, width) = (replicas * rows, scorer.memory_width());
-        let long: Vec<&Episode> = all.iter().filter(|e| e.len() > 20).take(n).collect();
-        let (mut tracker, mut rating) = (scorer.tracker(n).unwrap(), scorer.rating(n).unwrap());
-        let mut recalled = Recalled::new(&CPU, 1, n, OBSERVATION + width, OBSERVATION, width).unwrap();
-        for t in 0..20 {
-            let [observation, action] = rows_at(&long, t);
-            recalled.observation = observation.clone();
-            recalled.memory = tracker.memory.clone();
-            recalled.sum = tracker.sum.clone();
-            scorer.rate(&mut rating, &mut recalled, &action);
-            scorer.step(&mut tracker, &observation, &action, &Buffer::from(&vec![1.0; n][..]));
-            assert_eq!(bits(&rating.score), bits(&tracker.score), "step {t}");
-            assert_eq!(bits(&recalled.sum), bits(&tracker.sum), "step {t}");
-        }
-    }
 }

@@ -100,14 +100,20 @@ impl<D: Device> Population<D> {
         let (seed, index) = (member.seed, member.counters.episode);
         member.warm_up = warm_up.then(|| stream(seed, "warm-up", index));
         member.centre.clear();
-        let every = self.setup.settings.train.mode_every;
-        let constrained = self.setup.algorithm.constraint().is_some();
-        member.plays_mode = constrained && !warm_up && every > 0 && (index + 1).is_multiple_of(every);
+        member.plays_mode = self.setup.plays_mode(index) && !warm_up;
         member.recorder.start(subseed(seed, "train", index))?;
         self.actor.start(agent);
         let tracker = self.actor.tracker.as_ref().filter(|_| self.setup.constrained());
         self.replay.start(agent, member.recorder.stored_observation(), tracker);
+        let latest = self.replay.own_episodes(agent) - 1;
+        self.replay.set_counts(agent, latest, self.counts(agent, index, warm_up));
         Ok(())
+    }
+
+    /// Whether the constraint is estimated on an episode: on those that play the mode, if there are such.
+    pub(super) fn counts(&self, agent: usize, index: u64, warm_up: bool) -> bool {
+        debug_assert!(agent < self.members.len());
+        !warm_up && (self.setup.settings.train.mode_every == 0 || self.setup.plays_mode(index))
     }
 
     /// Measures the units of an agent that learns from its own episodes alone: before its first update, and the unit of

@@ -15,8 +15,6 @@
 //! | transitions of update u                             | `batch`                | u        | 0 ..                       |
 //! | noise of the actions at s' in update u              | `next-actions`         | u        | 0 .. `B * A`               |
 //! | noise of the actions at s in update u               | `new-actions`          | u        | 0 .. `B * A`               |
-//! | states of the multiplier's estimate after update u  | `multiplier-states`    | u / 64   | 0 ..                       |
-//! | noise of the actions there                          | `multiplier-actions`   | u / 64   | 0 ..                       |
 //! | seed of test episode i, the same for all agents     | `test`                 | i        | 0                          |
 //! | noise of the action at step t of test episode i     | `test-actions`         | i        | from block t * `blocks(A)` |
 
@@ -39,7 +37,6 @@ use rand::seq::SliceRandom as _;
 pub use self::records::{Accepted, SelectedPolicy};
 pub use self::state::AgentState;
 
-use self::estimate::Estimator;
 use self::records::Tests;
 use self::updates::Updates;
 use crate::actor::Actor;
@@ -107,6 +104,12 @@ impl<D: Device> Setup<D> {
     /// Between the environment's actions and the policy's.
     pub fn scaling(&self) -> Scaling {
         Scaling::new(&self.spec)
+    }
+
+    /// Whether training episode `index` plays the policy's mode, if it is not random.
+    fn plays_mode(&self, index: u64) -> bool {
+        let every = self.settings.train.mode_every;
+        self.constrained() && every > 0 && (index + 1).is_multiple_of(every)
     }
 
     /// Whether there is a safety critic and a multiplier.
@@ -258,7 +261,6 @@ pub struct Population<D: Device> {
     tests: Tests<D>,
     members: Vec<Member>,
     updates: Updates<D>,
-    estimator: Estimator<D>,
     /// `[P, A]`, in the environment's units
     actions: Vec<f32>,
     modes: Vec<f32>,
@@ -307,10 +309,9 @@ impl<D: Device> Population<D> {
             own_steps: train.steps as usize + setup.spec.horizon,
             horizon: setup.spec.horizon,
             history,
-            floor: agent.score_floor,
         };
         let replay = Replay::new(device, &scaling, setup.stored.clone(), &settings, &chosen.collect::<Vec<_>>())?;
-        let mut heads = vec![Head::reward()];
+        let mut heads = vec![Head::reward(!constrained)];
         if constrained {
             heads.push(Head::safety(agent.score_floor));
         }
@@ -337,9 +338,7 @@ impl<D: Device> Population<D> {
             })
         };
         let policy = learner.networks().policy.clone();
-        let estimated = scorer.as_ref().filter(|_| constrained);
         let mut population = Self {
-            estimator: Estimator::new(device, &setup.spec, learner.networks(), &replay, estimated, multiplier.batch)?,
             actor: Actor::new(device, &scaling, &policy, 1, agent.log_std(), history, scorer)?,
             members: seeds.iter().map(member).collect::<Result<_, _>>()?,
             updates: Updates::new(device, learner.networks(), agent.batch)?,

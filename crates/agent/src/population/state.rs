@@ -105,6 +105,7 @@ impl<D: Device> Population<D> {
             member.first_unscored = passed;
             member.unscored = episodes[dropped + passed..].to_vec();
         }
+        self.count_restored(agent, episodes);
         let tensors = tensors!(&mut self.learner.agents, &mut);
         for (Tensor { buffer, each, .. }, (_, numbers)) in tensors.into_iter().zip(&state.tensors) {
             self.device.write(buffer, agent * each, numbers);
@@ -115,6 +116,20 @@ impl<D: Device> Population<D> {
         member.multiplier = state.multiplier;
         member.selected = state.selected;
         Ok(())
+    }
+
+    /// Says which restored episodes the constraint is estimated on.
+    fn count_restored(&mut self, agent: usize, episodes: &[Episode]) {
+        let dropped = episodes.len() - self.replay.own_episodes(agent);
+        let nothing_stored = self.setup.stored.is_empty(agent * self.setup.stored.replicas() / self.members.len());
+        let mut step = 0;
+        for (index, episode) in episodes.iter().enumerate() {
+            let warm_up = nothing_stored && step < self.setup.settings.train.random_steps;
+            if let Some(place) = index.checked_sub(dropped) {
+                self.replay.set_counts(agent, place, self.counts(agent, index as u64, warm_up));
+            }
+            step += episode.len() as u64;
+        }
     }
 
     /// Scores restored episodes step by step, all agents at the same time, as when they were played: on some devices a

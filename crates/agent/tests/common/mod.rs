@@ -159,7 +159,7 @@ pub fn settings() -> TrainingSettings {
             ..AgentSettings::default()
         },
         target: 0.2,
-        multiplier: MultiplierSettings { initial: 0.5, batch: 12, ..MultiplierSettings::default() },
+        multiplier: MultiplierSettings { initial: 0.5, ..MultiplierSettings::default() },
         train: TrainSettings {
             steps: 350,
             random_steps: 60,

@@ -37,7 +37,7 @@ KERNEL(BLOCK, sample_backward, SampleBackward) {
   u64 row = i / a.width, column = i % a.width;
   int agent = (int)(row / a.rows);
   float mean = (float)(1.0 / (double)a.rows);
-  float d_log_prob = exp_(a.log_temperature[agent]) * mean / total_weight(a.weights + agent * a.heads, a.heads);
+  float d_log_prob = exp_(a.log_temperature[agent]) * mean;
   u64 at = row * 2 * a.width + column;
   float action = a.action[i], raw = a.head[at + a.width];
   float du = a.action_gradient[i] * (1.0f - action * action) + d_log_prob * 2.0f * action;

@@ -52,19 +52,6 @@ KERNEL(BLOCK, gather, Gather) {
   }
 }
 
-// A warp for each state.
-KERNEL(BLOCK, recall, Recall) {
-  const Replay &r = a.replay;
-  int i = blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  if (i >= a.n) return;
-  int agent = i / a.size;
-  const float *from = observation(r, agent, a.rows[i]), *h = memory(r, agent, a.rows[i]);
-  state(r, agent, from, h, a.state + (u64)i * (r.s + (r.history ? r.m : 0)), lane);
-  for (int j = lane; j < r.s; j += WARP) a.observation[(u64)i * r.s + j] = from[j];
-  for (int j = lane; j < r.m; j += WARP) a.memory[(u64)i * r.m + j] = h[j];
-  if (lane == 0 && r.m) a.sum[i] = h[r.m - 1] * a.floor;
-}
-
 // A block for each agent.
 KERNEL(BLOCK, append, Append) {
   int agent = blockIdx.x;

@@ -145,13 +145,3 @@ KERNEL(BLOCK, remember, Remember) {
   u64 place = (u64)(row / each * a.members + column / a.h) * each + row % each;
   a.memory[i] = a.hidden[place * a.h + column % a.h];
 }
-
-// The reverse.
-KERNEL(BLOCK, split_memory, SplitMemory) {
-  u64 i = thread_number();
-  int width = a.members * a.h;
-  if (i >= (u64)a.rows * width) return;
-  int row = (int)(i / width), column = (int)(i % width), each = a.rows / a.replicas;
-  u64 place = (u64)(row / each * a.members + column / a.h) * each + row % each;
-  a.hidden[place * a.h + column % a.h] = a.memory[(u64)row * (width + 1) + column];
-}

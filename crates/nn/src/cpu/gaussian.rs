@@ -162,8 +162,7 @@ pub(super) fn sample_backward<T: Scalar>(pass: &mut Pass<Cpu<T>>, s: SampleBackw
     let last = pass.activations.len() - 1;
     let (head, d_head) = (&pass.activations[last], &mut pass.gradients[last]);
     for (p, log_temperature) in s.log_temperature.iter().enumerate() {
-        let total = s.weights[p * s.heads..][1..s.heads].iter().fold(s.weights[p * s.heads], |sum, w| sum + *w);
-        let d_log_prob = log_temperature.exp() * mean / total;
+        let d_log_prob = log_temperature.exp() * mean;
         let (wide, narrow) = (p * rows * width..(p + 1) * rows * width, p * rows * dim..(p + 1) * rows * dim);
         let d_head = &mut d_head[wide.clone()];
         let rows_of = RowsOf { head: &head[wide], noise: &s.noise[narrow.clone()], clip: s.clip, dim };

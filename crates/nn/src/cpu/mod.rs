@@ -201,10 +201,6 @@ impl<T: Scalar> Device for Cpu<T> {
         replay::append(steps, scores, own);
     }
 
-    fn recall(&self, replay: &Tables<'_, Self>, rows: &Vec<u32>, recalled: &mut Recalled<Self>) {
-        replay::recall(replay, rows, recalled);
-    }
-
     fn see(
         &self,
         units: &Units<Self>,
@@ -288,17 +284,5 @@ impl<T: Scalar> Device for Cpu<T> {
 
     fn memory(&self, m: MemoryRows<'_, Self>, memory: &mut Buffer<T>) {
         scoring::memory(&m, memory);
-    }
-
-    fn hidden(
-        &self,
-        memory: &Buffer<T>,
-        replicas: usize,
-        members: usize,
-        width: usize,
-        rows: usize,
-        hidden: &mut Buffer<T>,
-    ) {
-        scoring::hidden(memory, replicas, members, width, rows, hidden);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Cpu;
 use crate::Scalar;
-use crate::work::{Appended, Batch, Recalled, SEEN, Scored, Table, Tables, Units};
+use crate::work::{Appended, Batch, SEEN, Scored, Table, Tables, Units};
 
 /// A row of one of the tables, and the next row of its episode.
 struct Place<'a, T: Scalar> {
@@ -92,23 +92,6 @@ pub(super) fn gather<T: Scalar>(replay: &Tables<'_, Cpu<T>>, rows: &[u32], batch
         batch.reward[i] = (table.reward[row] - replay.units.reward_centre[agent]) * replay.units.reward_scale[agent];
         batch.score[i] = table.score[row];
         batch.not_terminal[i] = table.not_terminal[row];
-    }
-}
-
-pub(super) fn recall<T: Scalar>(replay: &Tables<'_, Cpu<T>>, rows: &[u32], recalled: &mut Recalled<Cpu<T>>) {
-    let (s, m) = (replay.units.observation_width, replay.memory_width);
-    let width = recalled.state.len() / recalled.sum.len();
-    let floor = T::of(replay.floor);
-    for (i, row) in rows.iter().enumerate() {
-        let agent = i / recalled.size;
-        let Place { table, row, .. } = place(replay, agent, *row);
-        state(replay, agent, table, row, &mut recalled.state[i * width..][..width]);
-        recalled.observation[i * s..][..s].copy_from_slice(&table.observation[row * s..][..s]);
-        let memory = &table.memory[row * m..][..m];
-        recalled.memory[i * m..][..m].copy_from_slice(memory);
-        if let Some(used) = memory.last() {
-            recalled.sum[i] = *used * floor;
-        }
     }
 }
 

@@ -85,23 +85,6 @@ pub(super) fn memory<T: Scalar>(m: &MemoryRows<'_, Cpu<T>>, memory: &mut [T]) {
     }
 }
 
-pub(super) fn hidden<T: Scalar>(
-    memory: &[T],
-    replicas: usize,
-    members: usize,
-    width: usize,
-    rows: usize,
-    hidden: &mut [T],
-) {
-    let each = rows / replicas;
-    for (row, memory) in memory.chunks_exact(members * width + 1).take(rows).enumerate() {
-        for (member, memory) in memory.chunks_exact(width).take(members).enumerate() {
-            let at = (row / each * members + member) * each + row % each;
-            hidden[at * width..][..width].copy_from_slice(memory);
-        }
-    }
-}
-
 /// See [`Device::spans`](crate::Device::spans).
 pub(super) fn spans<T: Scalar>(column: &[T], width: usize, places: &[u32], [steps, rows]: [usize; 2], out: &mut [T]) {
     for (group, places) in places.chunks_exact(2 * rows).enumerate() {
