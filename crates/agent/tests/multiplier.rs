@@ -5,7 +5,7 @@ use prudence_agent::multiplier::{Allowance, Multiplier, SumsByLabel, UPDATES_PER
 use prudence_agent::settings::{Constraint, MultiplierSettings};
 
 const BOTH: [Constraint; 2] = [Constraint::LowerBound, Constraint::Original];
-const TIME: f64 = 2000.0;
+const TIME: f64 = 16_000.0;
 
 fn allowance() -> Allowance {
     Allowance::new(0.9, -7.0, &SumsByLabel::default())

@@ -116,9 +116,13 @@ fn a_large_multiplier_makes_the_policy_climb_the_safety_critic() {
         let mut learner = learner::<f64>(1, true, seed);
         let batch = random_batch(1, seed);
         let before = learner.agents.policy.values.to_vec();
+        let temperature = learner.agents.temperature.values[0].exp();
         update(&mut learner, &batch, 1e6, 1e-5);
         let policies = [before.as_slice(), &learner.agents.policy.values];
-        let [of_before, of_after] = policies.map(|policy| values(&learner, policy, &batch)[1]);
+        let [of_before, of_after] = policies.map(|policy| {
+            let [_, q_safety, log_prob] = values(&learner, policy, &batch);
+            q_safety - temperature * log_prob
+        });
         assert!(of_after > of_before, "seed {seed}: {of_before} to {of_after}");
     }
 }
