@@ -26,7 +26,7 @@ pub enum Command {
     /// tests the agents on the true rule, and writes a report. In each further round the agents' own episodes are
     /// labelled too, the model is refitted and new agents are trained.
     #[command(after_help = "Examples:\n  prudence run navigation\n  prudence run navigation --algo all --seeds 10\n  \
-        prudence run navigation --rounds 0 --set train.steps=20000\n  \
+        prudence run navigation --set refit.every=0        # the paper's procedure\n  \
         prudence run navigation --replicas 5")]
     Run(RunArgs),
     /// List tasks, or show one with all settings
@@ -233,7 +233,7 @@ pub struct RunArgs {
     /// Test episodes per seed
     #[arg(long, value_name = "N")]
     pub episodes: Option<u64>,
-    /// Further rounds that add the agents' own episodes to the data; 0 is the paper's procedure
+    /// Repetitions of label, fit and train with the agents' own episodes
     #[arg(long, value_name = "R")]
     pub rounds: Option<usize>,
     #[command(flatten)]

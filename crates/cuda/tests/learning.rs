@@ -332,7 +332,14 @@ impl Env for Walk {
 fn setup<D: Device>(device: &D, algorithm: Algorithm, steps: u64) -> Setup<D> {
     let (episodes, _) = episodes(6, 14);
     let spec = Walk::new().spec;
-    let agent = AgentSettings { hidden: vec![12, 10], batch: 8, learning_rate: 1e-3, ..AgentSettings::default() };
+    // A rate that does not depend on the number of steps, because some trainings are continued beyond theirs.
+    let agent = AgentSettings {
+        hidden: vec![12, 10],
+        batch: 8,
+        learning_rate: 1e-3,
+        final_rate: 1.0,
+        ..AgentSettings::default()
+    };
     let scaling = Scaling::new(&spec);
     let models: Vec<Arc<SafetyModel>> = (0..2).map(|seed| Arc::new(model(&episodes, seed))).collect();
     let scorers: Vec<Scorer<D>> = models

@@ -71,7 +71,7 @@ pub struct TaskSettings {
 /// Section `[run]` of a task file.
 ///
 /// ```
-/// assert!(prudence::RunSettings::default().rounds == 2);
+/// assert_eq!(prudence::RunSettings::default().rounds, 0);
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

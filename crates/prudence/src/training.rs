@@ -542,6 +542,11 @@ impl OpenRun {
         session.progress().say(&format!("warning: {}, seed {seed}: {text}", algorithm.name()));
     }
 
+    fn say(&self, session: &Session, text: &str) {
+        let AgentFolder { algorithm, seed, .. } = self.folder;
+        session.progress().say(&format!("{}, seed {seed}: {text}", algorithm.name()));
+    }
+
     fn write(&mut self, record: &Record) -> Result<(), Error> {
         let seconds = self.watch.seconds();
         let (before, step, update) = self.last;
@@ -608,23 +613,31 @@ impl OpenRun {
     fn end<D: Device>(&self, population: &Population<D>, agent: usize, session: &Session) -> Result<(), Error> {
         let last = population.counters(agent).step;
         if population.setup().algorithm.constraint().is_some() {
-            match population.selected_step(agent) {
-                Some(step) if step == last => {}
-                Some(step) => self.warn(
-                    session,
-                    &format!(
-                        "policies after step {step} miss the constraint according to the safety model; \
-                         the policy of that step is saved"
-                    ),
-                ),
-                None => {
+            let accepted = population.accepted(agent);
+            match (population.selected_step(agent), accepted) {
+                (None, _) => {
                     let text = "no policy met the constraint according to the safety model; the last one is saved";
                     self.warn(session, text);
                 }
-            }
-            let accepted = population.accepted(agent);
-            if let Some(Accepted { episodes, broken, is_met: false, .. }) = accepted {
-                self.warn(session, &format!("{broken} of {episodes} fresh labelled episodes of its policy are unsafe"));
+                (Some(step), Some(Accepted { episodes, broken, is_met: true, .. })) => self.say(
+                    session,
+                    &format!("{broken} of {episodes} fresh labelled episodes of the policy of step {step} are unsafe: accepted"),
+                ),
+                (Some(step), Some(Accepted { episodes, broken, .. })) => self.warn(
+                    session,
+                    &format!(
+                        "no policy was accepted; that of step {step} is saved, which broke the rule in the fewest of \
+                         {episodes} fresh labelled episodes, {broken}"
+                    ),
+                ),
+                (Some(step), None) if step == last => {}
+                (Some(step), None) => self.warn(
+                    session,
+                    &format!(
+                        "policies after step {step} miss the constraint according to the safety model; the policy of \
+                         that step is saved"
+                    ),
+                ),
             }
             if accepted.is_none_or(|accepted| !accepted.is_met)
                 && let Some(reason) = self.reason(population, agent)
