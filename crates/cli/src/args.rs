@@ -23,10 +23,10 @@ pub enum Command {
     /// Run the whole pipeline: collect, label, fit, train, evaluate, report
     ///
     /// Collects episodes with SAC, labels them by the task's rule, fits a safety model to them, trains agents with it,
-    /// tests the agents on the true rule, and writes a report. In each further round the agents' own episodes are
-    /// labelled too, the model is refitted and new agents are trained.
+    /// tests the agents on the true rule, and writes a report. Inside a training, the model is refitted to the agent's own
+    /// labelled episodes. With --rounds, the last three stages are repeated with the agents' own episodes.
     #[command(after_help = "Examples:\n  prudence run navigation\n  prudence run navigation --algo all --seeds 10\n  \
-        prudence run navigation --set refit.every=0        # the paper's procedure\n  \
+        prudence run navigation --rounds 1 --set refit.every=0\n  \
         prudence run navigation --replicas 5")]
     Run(RunArgs),
     /// List tasks, or show one with all settings
