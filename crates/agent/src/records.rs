@@ -47,7 +47,7 @@ pub struct Record {
     /// The safety model's accuracy on these test episodes, which are the agent's own.
     pub own_accuracy: Option<f64>,
     /// Refits of the safety model so far, what they were given, and what they showed; see
-    /// [`Refits`](crate::population::Refits).
+    /// [`Refits`].
     #[serde(default, skip_serializing_if = "never")]
     pub refits: Refits,
     /// The safety model's P(safe) of each test episode.
