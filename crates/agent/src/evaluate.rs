@@ -1,6 +1,7 @@
 //! Test episodes in their own environment, judged by the true rule.
 //!
-//! The rule is for people: nothing computed here reaches a learner.
+//! The rule is for people: no learner reads what is computed here. Where a policy is accepted by labelled episodes at the end
+//! of a training, the rule gives these labels.
 
 use std::ops::Range;
 

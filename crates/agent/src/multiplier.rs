@@ -86,7 +86,7 @@ impl Allowance {
         };
         Self {
             share: (1.0 - target) / 2.0,
-            safe: mean(&sums.safe).unwrap_or(0.0).clamp(MOST_DOUBT, 0.0),
+            safe: mean(&sums.safe).unwrap_or(0.0).clamp(MOST_DOUBT.max(0.1 * floor), 0.0),
             broken: mean(&sums.broken).unwrap_or(floor).clamp(floor, LEAST_CERTAINTY.max(floor)),
         }
     }
@@ -113,7 +113,7 @@ impl Multiplier {
     /// The multiplier at the start of training.
     pub fn new(settings: &MultiplierSettings) -> Self {
         let start = settings.fixed.unwrap_or(settings.initial);
-        Self { value: start, log: start.ln(), ..Self::default() }
+        Self { value: start, log: settings.initial.ln(), ..Self::default() }
     }
 
     /// The multiplier of an agent without a constraint: always 0.

@@ -30,7 +30,7 @@ pub struct Record {
     pub multiplier: f64,
     /// Estimated left side of the constraint: `E[sum log P]` (lower bound) or `E[P]` (original).
     pub constraint: Option<f64>,
-    /// Right side of the constraint: log d, or d.
+    /// Right side of the constraint; see [`Allowance`](crate::multiplier::Allowance).
     pub threshold: Option<f64>,
     /// Mean of the smallest reward critic at the policy's actions, in the last update.
     pub q_reward: f64,

@@ -40,9 +40,9 @@ pub enum Algorithm {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraint {
-    /// `E[sum log P] >= log d`, which implies the original constraint by Jensen's inequality.
+    /// On `E[sum log P]`, a lower bound of `log E[P]` by Jensen's inequality.
     LowerBound,
-    /// `E[exp(sum log P)] >= d`
+    /// On `E[exp(sum log P)]`, the expected probability that an episode is safe.
     Original,
 }
 

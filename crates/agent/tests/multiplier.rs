@@ -92,6 +92,12 @@ fn a_fixed_multiplier_does_not_move() {
     assert_eq!(multiplier.value(), 2.5);
     assert!(!multiplier.at_limit(&fixed));
     assert_eq!(Multiplier::off().value(), 0.0);
+    // Checkpoints hold it as text.
+    for fixed in [0.0, 2.5] {
+        let multiplier = Multiplier::new(&MultiplierSettings { fixed: Some(fixed), ..MultiplierSettings::default() });
+        let text = serde_json::to_string(&multiplier).unwrap();
+        assert_eq!(serde_json::from_str::<Multiplier>(&text).unwrap(), multiplier);
+    }
 }
 
 proptest! {

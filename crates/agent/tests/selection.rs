@@ -98,7 +98,7 @@ fn a_policy_is_accepted_by_fresh_labelled_episodes() {
     let rules = ["place < 0.3", "place < 0.45", "place < 0.6"];
     for (seed, allowed) in (1..12).flat_map(|seed| [(seed, 1), (seed, 3)]) {
         // The model predicts hardly anything, so that every record's policy is a candidate at these targets.
-        let mut setup = short(Algorithm::SafesacH, 1.0 - 2.0 * (f64::from(allowed) + 0.5) / 10.0);
+        let mut setup = short(Algorithm::SafesacH, 1.0 - 2.0 * f64::from(allowed) / 10.0);
         setup.settings.train.accept_episodes = 10;
         setup.rule = Rule::parse(rules[seed as usize % 3], &setup.spec.signals).unwrap();
         let mut training = Training::complete(setup, &[seed]);

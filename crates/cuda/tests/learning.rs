@@ -6,7 +6,7 @@ mod emulator;
 
 use std::sync::Arc;
 
-use prudence_agent::population::{AgentState, Parallel, Population, Setup};
+use prudence_agent::population::{AgentState, Counters, Parallel, Population, Refits, Setup};
 use prudence_agent::replay::{ReplicaEpisodes, Stored};
 use prudence_agent::safesac::{Head, Learner, Networks, Steering};
 use prudence_agent::settings::{AgentSettings, MultiplierSettings, TrainSettings, TrainingSettings};
@@ -475,4 +475,53 @@ fn a_training_continues_on_another_device() {
     let back = Training::restored(&cpu, algorithm, 28, &first.states(), &first.episodes).run();
     let off = distance(&parameters(&back.states()), &parameters(&whole.states()));
     assert!(off < 2e-3, "from the card to the CPU: {off:e}");
+}
+
+/// Episodes before a refit were scored in whole passes and those after it step by step; a resumed training repeats both.
+#[test]
+fn a_training_with_a_refit_resumes_to_the_same_bits() {
+    let (device, seeds) = (cuda(), &SEEDS[..2]);
+    let refitted = Arc::new(model(&episodes(6, 14).0, 9));
+    let begin = || Population::new(&device, setup(&device, Algorithm::SafesacH, 60), seeds).unwrap();
+    let mut whole = begin();
+    let mut played = vec![Vec::new(); seeds.len()];
+    let mut states: Vec<Option<AgentState>> = vec![None; seeds.len()];
+    let mut kept = vec![Vec::new(); seeds.len()];
+    let finish = |population: &mut Population<Cuda>, played: &mut [Vec<Episode>]| {
+        let taken = |of_agent: &Vec<Episode>| of_agent.iter().map(|e| e.len() as u64).sum::<u64>();
+        while (0..seeds.len()).any(|a| !population.done(a) || taken(&played[a]) != population.counters(a).step) {
+            for ended in population.lockstep().unwrap() {
+                played[ended.agent].push(ended.episode.unwrap());
+            }
+        }
+    };
+    while states.iter().any(Option::is_none) {
+        for ended in whole.lockstep().unwrap() {
+            let agent = ended.agent;
+            played[agent].push(ended.episode.unwrap());
+            let Counters { step, episode, .. } = *whole.counters(agent);
+            if agent == 0 && episode == 2 {
+                whole.refit(0, refitted.clone()).unwrap();
+                whole.set_refits(0, Refits { count: 1, step, episode, ..Refits::default() });
+            }
+            if episode == 4 {
+                states[agent] = Some(whole.state(agent).unwrap());
+                kept[agent] = played[agent].clone();
+            }
+        }
+    }
+    finish(&mut whole, &mut played);
+    let mut resumed = begin();
+    resumed.replace_models(&[(0, refitted)]).unwrap();
+    for (agent, state) in states.into_iter().enumerate() {
+        resumed.restore(agent, state.unwrap(), &kept[agent]).unwrap();
+    }
+    resumed.score_restored().unwrap();
+    let sums = |population: &Population<Cuda>| population.recent_sums(0, 3);
+    assert!(sums(&resumed).iter().all(|sum| *sum < 0.0), "all are scored before the first step");
+    finish(&mut resumed, &mut kept);
+    for agent in 0..seeds.len() {
+        assert!(kept[agent] == played[agent], "agent {agent}: other episodes");
+        assert!(resumed.state(agent).unwrap() == whole.state(agent).unwrap(), "agent {agent}: another state");
+    }
 }

@@ -35,7 +35,7 @@ struct Place {
 impl ScratchFile {
     /// An empty file in `folder`, for episodes of a schema.
     ///
-    /// Once `stop` is set, reading and adding end with [`Error::Stopped`].
+    /// Once `stop` is set, reading and adding stores end with [`Error::Stopped`].
     pub fn create(folder: &Path, schema: &Schema, stop: &Arc<AtomicBool>) -> Result<Self, Error> {
         let file = files::temporary(folder)?;
         Ok(Self {
@@ -56,6 +56,7 @@ impl ScratchFile {
         }
         let first = self.episodes.len();
         for shard in store.shards() {
+            self.check_stop()?;
             self.push(&store.read(shard)?)?;
         }
         Ok(first..self.episodes.len())
@@ -63,7 +64,6 @@ impl ScratchFile {
 
     /// Adds episodes of the file's schema.
     pub fn push(&mut self, episodes: &[Episode]) -> Result<(), Error> {
-        self.check_stop()?;
         let mut bytes = Vec::new();
         for episode in episodes {
             self.episodes.push(Place {

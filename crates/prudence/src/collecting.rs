@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use prudence_data::{Dataset, Store};
+use prudence_data::{Dataset, LabelLog, Store, label_path, latest};
 use prudence_nn::Device;
 use prudence_safety::SafetyModel;
 use serde::Serialize;
@@ -112,12 +112,41 @@ pub fn train(
     let whole = |path: &PathBuf| path.canonicalize().map_err(Error::io(path, "open"));
     let invocation =
         Invocation::Train { data: stores.iter().map(whole).collect::<Result<_, _>>()?, safety: model.is_some() };
+    let without = if labelled_by_others(task, stores)? { asking_nobody(task, session)? } else { None };
+    let task = without.as_ref().unwrap_or(task);
     let algorithms = &task.settings().run.algo;
     let agents = session.agents(algorithms.len() as u64 * task.settings().run.seeds);
     let stored = stores.iter().map(|path| Ok(Store::open(path)?.steps())).sum::<Result<u64, Error>>()?;
     footprint::training(task, algorithms, agents, task.settings().train.steps, stored.into(), &session.memory()?)?;
     let (folder, task, _lock) = RunFolder::create(dir, task, &invocation, model)?;
     train_in(&task, &folder, model.cloned(), stores, session)
+}
+
+/// Whether somebody or something other than the task's rule gave the latest labels of an episode.
+fn labelled_by_others(task: &Task, stores: &[PathBuf]) -> Result<bool, Error> {
+    let by = format!("rule: {}", task.rule().text());
+    for store in stores {
+        let log = LabelLog::open(&label_path(store))?;
+        if latest(log.labels()).iter().any(|label| label.by != by) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The task without what would ask its rule about the agents' own episodes, if there is anything.
+fn asking_nobody(task: &Task, session: &Session) -> Result<Option<Task>, Error> {
+    let settings = task.settings();
+    let asks = settings.refit.every > 0 || settings.train.accept_episodes > 0;
+    let constrained = settings.run.algo.iter().any(|algorithm| algorithm.constraint().is_some());
+    if !(asks && constrained) {
+        return Ok(None);
+    }
+    session.progress().say(
+        "warning: the labels of the stored episodes are not by the task's rule, which therefore is not asked about the \
+         agents' own episodes either: safety models are not refitted, and policies are not accepted by labels",
+    );
+    Ok(Some(task.clone().with(&["refit.every=0", "train.accept_episodes=0"])?))
 }
 
 pub(crate) fn train_in(

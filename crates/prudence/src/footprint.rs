@@ -74,8 +74,12 @@ pub(crate) fn training(
     let own = (rows + rows / 10) * row * memory_of.rows_per_row;
     // Each agent whose model is refitted has its own scores of the stored episodes.
     let safe = algorithms.iter().filter(|algorithm| algorithm.constraint().is_some()).count() as u128;
-    let refitted = if settings.refit.every > 0 { agents.min(safe * u128::from(settings.run.seeds)) } else { 0 };
-    let stored = stored * (1 + refitted);
+    let seeds = u128::from(settings.run.seeds);
+    let stored = match (settings.refit.every > 0, memory_of.has_files) {
+        (false, _) => stored,
+        (true, true) => stored * (1 + agents.min(safe * seeds)),
+        (true, false) => stored * seeds * (1 + safe), // on a card all agents train at the same time
+    };
     let hidden = format!("agent.hidden = {:?}", agent.hidden);
     let those = count(agents as usize, "agent");
     let in_memory = if train.replay.in_file() && memory_of.has_files { 0 } else { 1 };

@@ -291,8 +291,7 @@ fn notes(task: &Task, outcome: &Outcome, evaluation: &Evaluation) -> Vec<String>
             )),
             Some(step) if step < config.train.steps => {
                 notes.push(format!(
-                    "{who}: the policy of step {step} was tested; later ones miss the constraint according to the \
-                     safety model."
+                    "{who}: the policy of step {step} was tested; none that was recorded later was selected."
                 ));
             }
             Some(_) => {}

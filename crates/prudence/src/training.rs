@@ -21,7 +21,7 @@ use crate::agent::Agent;
 use crate::folder::{AgentFolder, MAX_RECORD_BYTES};
 use crate::session::{Bar, Session};
 use crate::tensorboard::EventFile;
-use crate::{Algorithm, Error, Task, TaskSettings, checkpoint};
+use crate::{Algorithm, Error, SafetyError, Task, TaskSettings, checkpoint};
 
 mod refits;
 #[cfg(test)]
@@ -155,7 +155,14 @@ impl<D: Device> Plan<'_, D> {
             let AgentFolder { algorithm, seed: of_folder, .. } = &job.folder;
             let bar = session.progress().begin(&format!("{} seed {of_folder}", algorithm.name()), self.steps);
             let open = |population: &mut Population<D>| {
-                let hash = setup_hash(population, agent, self.task.settings(), &self.data.hashes[job.replica], *seed)?;
+                let hash = setup_hash(
+                    population,
+                    agent,
+                    self.task.settings(),
+                    &self.data.hashes[job.replica],
+                    &segments[job.replica],
+                    *seed,
+                )?;
                 OpenRun::open(population, agent, job, self.task, hash, bar, session)
             };
             runs.push(open(&mut population));
@@ -200,6 +207,7 @@ fn setup_hash<D: Device>(
     agent: usize,
     task: &TaskSettings,
     data: &str,
+    segments: &[Segment],
     seed: u64,
 ) -> Result<String, Error> {
     let mut hash = blake3::Hasher::new();
@@ -209,7 +217,7 @@ fn setup_hash<D: Device>(
         hash.update(&model.to_bytes()?);
     }
     if task.refit.every > 0 {
-        hash.update(format!("{:?} {:?} {:?}", task.refit, task.safety, task.label).as_bytes());
+        hash.update(format!("{:?} {:?} {:?} {segments:?}", task.refit, task.safety, task.label).as_bytes());
     }
     Ok(hash.finalize().to_hex().to_string())
 }
@@ -246,7 +254,12 @@ impl<D: Device> Refitting<'_, D> {
         }
         // A stop before a refit leaves it to the process that resumes.
         let resumed: Vec<usize> = (0..agents.len()).filter(|agent| agents[*agent].is_running).collect();
+        population.score_restored()?;
         let mut stopping = self.refit(&mut agents, population, &resumed, session)?;
+        if stopping {
+            agents.iter_mut().for_each(|training| training.then(|_| Err(Error::Stopped)));
+            return Ok(agents.into_iter().map(|training| training.outcome).collect());
+        }
         while agents.iter().any(|training| training.is_running) {
             let ended = population.lockstep()?;
             if ended.is_empty() && !agents.iter().all(Training::waits_or_has_ended) {
@@ -297,6 +310,10 @@ impl<D: Device> Refitting<'_, D> {
                 population.stop(agent);
             }
         }
+        if session.stopping() {
+            // The process that resumes accepts their policies.
+            agents.iter_mut().for_each(|training| training.then(|_| Err(Error::Stopped)));
+        }
         let complete: Vec<usize> = (0..agents.len()).filter(|agent| agents[*agent].outcome.is_ok()).collect();
         for (agent, outcome) in complete.iter().zip(population.accept(&complete)?) {
             agents[*agent].then(|_| Ok(outcome?));
@@ -341,7 +358,13 @@ impl<D: Device> Refitting<'_, D> {
         let refitted: Vec<usize> = jobs.iter().map(|job| job.agent).collect();
         match refits::refit(self.device, self.plan.task, population, &mut jobs, session) {
             Err(error) if error.is_stop() => Ok(true),
-            Err(error) => Err(error),
+            Err(error) => {
+                for agent in refitted {
+                    let problem = format!("refitting the safety model failed: {error}");
+                    agents[agent].then(|_| Err(SafetyError::Data(problem).into()));
+                }
+                Ok(false)
+            }
             Ok(outcomes) => {
                 for (agent, outcome) in refitted.into_iter().zip(outcomes) {
                     agents[agent].then(|_| outcome);
@@ -521,7 +544,7 @@ impl OpenRun {
             record.multiplier
         ));
         if population.multiplier_at_limit(agent) && !std::mem::replace(&mut self.warned, true) {
-            let text = "lambda reached its limit, 10: the constraint demands more than the agent achieves";
+            let text = "lambda reached its upper limit: the constraint demands more than the agent achieves";
             self.warn(session, text);
         }
         Ok(())
@@ -639,7 +662,7 @@ impl OpenRun {
                     ),
                 ),
             }
-            if accepted.is_none_or(|accepted| !accepted.is_met)
+            if (population.selected_step(agent).is_none() || accepted.is_some_and(|accepted| !accepted.is_met))
                 && let Some(reason) = self.reason(population, agent)
             {
                 self.warn(session, &reason);

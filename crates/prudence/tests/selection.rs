@@ -48,7 +48,9 @@ fn train(target: f64, seed: u64, model: &SafetyModel, run: &Path, session: &Sess
 
 fn records(run: &Path, seed: u64) -> Vec<(u64, f64)> {
     let records = RunFolder::at(run).agent(0, Algorithm::SafesacH, seed).records().unwrap();
-    records.iter().map(|record| (record.step, record.mean_predicted())).collect()
+    // Before its first update an agent has learned nothing, and no policy is selected.
+    let learned = records.iter().filter(|record| record.updates > 0);
+    learned.map(|record| (record.step, record.mean_predicted())).collect()
 }
 
 /// Panics at a step, as if the process were killed there.
@@ -77,9 +79,9 @@ fn the_last_policy_that_meets_the_constraint_is_left_behind_with_its_model() {
     // Rounding differs between machines, so search for a seed whose last policy is not the best.
     let (seed, every, all, last) = (1..20)
         .find_map(|seed| {
-            let (agent, records) = train(1e-9, seed, &model, &dir.path().join(format!("any-{seed}")), &session);
+            let (agent, records) = train(1e-30, seed, &model, &dir.path().join(format!("any-{seed}")), &session);
             let last = records.last()?.1;
-            let all_meet_it = records.iter().all(|record| record.1 >= 1e-9);
+            let all_meet_it = records.iter().all(|record| record.1 >= 1e-30);
             (all_meet_it && best_before_the_last(&records) > last).then_some((seed, agent, records, last))
         })
         .unwrap();

@@ -43,7 +43,7 @@ pub struct Quality {
     /// Expected calibration error over ten bins of the probability.
     #[serde(default = "nan", deserialize_with = "number")]
     pub calibration_error: f64,
-    /// Mean log-probability of the truly safe episodes, to compare with the constraint's threshold log d.
+    /// Mean log-probability of the truly safe episodes: how much the model doubts what is safe.
     #[serde(default = "nan", deserialize_with = "number")]
     pub safe_mean_log_prob: f64,
 }

@@ -13,9 +13,7 @@ impl<D: Device> Population<D> {
     /// One environment step of every running agent, and the updates that follow. Returns the agents whose episode ended;
     /// does nothing once every agent is done or stopped.
     pub fn lockstep(&mut self) -> Result<Vec<Ended>, Error> {
-        if self.members.iter().any(|member| !member.unscored.is_empty()) {
-            self.score_restored()?;
-        }
+        self.score_restored()?;
         let mut ended = Vec::new();
         let mut active = vec![false; self.members.len()];
         for (agent, active) in active.iter_mut().enumerate() {
@@ -128,7 +126,7 @@ impl<D: Device> Population<D> {
         let discount = self.setup.settings.agent.discount;
         let mut units = self.replay.own_units(agent, discount)?;
         let [old_centre, old_scale] = self.members[agent].units.reward;
-        if measured.is_some() {
+        if measured.is_some() || self.members[agent].counters.update > 0 {
             units.observation = self.members[agent].units.observation.clone();
         }
         let [centre, scale] = units.reward;

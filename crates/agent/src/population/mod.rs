@@ -58,7 +58,7 @@ pub struct Setup<D: Device> {
     pub env: Arc<dyn MakeEnv>,
     /// The environment's spec.
     pub spec: Arc<Spec>,
-    /// The true rule, which only judges test episodes.
+    /// The true rule: it judges test episodes, which no learner reads, and labels those on which a policy is accepted.
     pub rule: Rule,
     /// The safety models, one per replica: agents are divided among them in order. Every algorithm but SAC needs one; SAC
     /// may have one for its records.

@@ -104,7 +104,8 @@ impl<D: Device> Population<D> {
     /// does.
     pub fn accept(&mut self, agents: &[usize]) -> Result<Vec<Result<(), Error>>, Error> {
         let episodes = self.setup.settings.train.accept_episodes;
-        let allowed = ((1.0 - self.setup.settings.target) / 2.0 * episodes as f64).floor() as u64;
+        // Without the last term, rounding would forbid the 1 of 20 that a target of 0.9 allows.
+        let allowed = ((1.0 - self.setup.settings.target) / 2.0 * episodes as f64 + 1e-9).floor() as u64;
         let mut outcomes: Vec<Result<(), Error>> = agents.iter().map(|_| Ok(())).collect();
         let mut best: Vec<Option<(u64, usize)>> = vec![None; agents.len()];
         let mut next: Vec<usize> = agents.iter().map(|agent| self.members[*agent].selected.len()).collect();
@@ -228,8 +229,11 @@ impl<D: Device> Population<D> {
             records.push(tests.map(|tests| {
                 record.tests(&tests);
                 let settings = &self.setup.settings.multiplier;
-                let free = self.setup.constrained() && self.members[agent].multiplier.is_free(settings);
+                let member = &self.members[agent];
+                let free = self.setup.constrained() && member.multiplier.is_free(settings);
+                // Before its first update an agent has learned nothing, and its units are not measured yet.
                 if free
+                    && member.counters.update > 0
                     && record.mean_predicted() >= self.setup.settings.target
                     && let Some(model) = model
                 {

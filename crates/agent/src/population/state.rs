@@ -133,8 +133,11 @@ impl<D: Device> Population<D> {
     }
 
     /// Scores restored episodes step by step, all agents at the same time, as when they were played: on some devices a
-    /// whole pass has other bits.
-    pub(super) fn score_restored(&mut self) -> Result<(), Error> {
+    /// whole pass has other bits. Does nothing where they have been scored; the next lockstep calls it.
+    pub fn score_restored(&mut self) -> Result<(), Error> {
+        if self.members.iter().all(|member| member.unscored.is_empty()) {
+            return Ok(());
+        }
         let a = self.setup.spec.action.dim();
         let unscored: Vec<Vec<Episode>> =
             self.members.iter_mut().map(|member| std::mem::take(&mut member.unscored)).collect();

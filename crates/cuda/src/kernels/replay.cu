@@ -1,4 +1,4 @@
-// Replay tables: sampled, written and recalled.
+// Replay tables: sampled and written.
 
 // An observation in the networks' units, clipped like SEEN in prudence-nn.
 INLINE float seen(float x, float centre, float scale) { return min_(max_((x - centre) * scale, -10.0f), 10.0f); }

@@ -205,8 +205,9 @@ impl RefitJob<'_> {
     /// The counts after this refit.
     fn refits<D: Device>(&self, population: &Population<D>, prefix_every: usize) -> Refits {
         let counters = population.counters(self.agent);
-        let verdicts = self.own.verdicts_from(self.own.fitted.count());
+        let mut verdicts = self.own.verdicts_from(self.own.fitted.count());
         let sums = population.recent_sums(self.agent, verdicts.len());
+        verdicts.drain(..verdicts.len() - sums.len()); // those that the replay has forgotten
         let newest = sums.into_iter().zip(verdicts);
         Refits {
             count: counters.refits.count + 1,

@@ -198,6 +198,9 @@ fn a_training_that_is_stopped_before_a_refit_resumes_to_the_same_files() {
     assert!(matches!(outcomes[..], [Err(Error::Stopped)]));
     let records = std::fs::read_to_string(RunFolder::at(&cut).agent(0, Algorithm::SafesacH, 11).metrics()).unwrap();
     assert!(!records.contains("refits"), "it stopped before the first refit");
+    // A stop during the refit that was left to the resumed training leaves it to the next one.
+    let outcomes = train_on(&Cpu::<f32>::new(), &cut, &[11], 110, session);
+    assert!(session.stopping() && matches!(outcomes[..], [Err(Error::Stopped)]));
     train_in(&cut, &[11], 110, silent);
     assert!(files(&whole, 11) == files(&cut, 11));
     let records = std::fs::read_to_string(RunFolder::at(&cut).agent(0, Algorithm::SafesacH, 11).metrics()).unwrap();
