@@ -31,7 +31,7 @@ use crate::{Algorithm, Error, Task};
 pub struct Estimate {
     /// Collecting episodes.
     pub collect: f64,
-    /// Fitting safety models, in all rounds.
+    /// Fitting safety models, in all rounds and trainings.
     pub fit: f64,
     /// Training agents, in all rounds.
     pub train: f64,
@@ -71,9 +71,13 @@ impl Estimate {
                 rounds * on_threads(agents, per_step(*first, train.steps)?)
             }
         };
-        let of_fit = session.pool().install(|| fit_step(task))? * settings.safety.steps as f64;
+        let fit_step = session.pool().install(|| fit_step(task))?;
         let fits = if safe.is_empty() { 1.0 } else { rounds };
-        Ok(Self { collect, fit: fits * of_fit * replicas as f64, train, threads: threads as usize })
+        let fit = fits * settings.safety.steps as f64 * fit_step * replicas as f64;
+        let agents = (safe.len() as u64 * run.seeds * replicas) as f64 * rounds;
+        let refits = settings.train.steps.checked_div(settings.refit.every).unwrap_or(0) as f64;
+        let refit = agents * refits * settings.refit.steps as f64 * fit_step;
+        Ok(Self { collect, fit: fit + refit, train, threads: threads as usize })
     }
 
     /// The whole time.
