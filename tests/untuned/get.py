@@ -24,5 +24,5 @@ for name, (folder, instance, *hashes) in FILES.items():
     for (source, target), expected in zip(texts, hashes):
         shutil.copy(archive / folder / source, here / name / target)
         found = hashlib.sha256((here / name / target).read_bytes()).hexdigest()
-        assert found.startswith(expected), f"{name}/{target}: another text than that of rddlrepository 2.2"
+        assert found.startswith(expected), f"{name}/{target}: the text differs from that of rddlrepository 2.2"
 print("copied:", ", ".join(FILES))

@@ -99,11 +99,6 @@ impl<D: Device> Actor<D> {
         set_units(&self.device, &mut self.units, policy, units);
     }
 
-    /// The scorer of its rows.
-    pub fn scorer(&self) -> Option<&Scorer<D>> {
-        self.scorer.as_ref()
-    }
-
     /// Continues with another scorer of the same shape. Histories are those of the old one until they are set.
     pub fn replace_scorer(&mut self, scorer: Scorer<D>) {
         self.scorer = Some(scorer);

@@ -17,14 +17,14 @@ const MAX: f64 = 10.0;
 const LEAST: f64 = 0.5;
 /// The weight of the latest error in the average that lambda also follows, beside the sum.
 const NEWEST: f64 = 0.1;
+/// The weight of that average.
+const PROPORTIONAL: f64 = 0.5;
 /// Episodes of each kind that a model's sums are averaged over.
 const LATEST: usize = 20;
 /// The most doubt about its safe episodes that a model is granted, and the least certainty about unsafe ones that is
 /// believed: a model that recognises none of them must not make lambda infinite.
 const MOST_DOUBT: f64 = -0.2;
 const LEAST_CERTAINTY: f64 = -1.0;
-/// The weight of that average.
-const PROPORTIONAL: f64 = 0.5;
 
 /// lambda and its optimiser: gradient ascent on the dual in log space, with a proportional part against oscillation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -26,6 +26,17 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// What a label says, with the episode's place in a list.
+    pub fn of(label: &Label, episode: usize) -> Self {
+        Self {
+            episode,
+            start: label.start as usize,
+            end: label.end as usize,
+            safe: label.safe,
+            at: label.at.map(|at| at as usize),
+        }
+    }
+
     /// Whether the first `len` steps of the span are safe, or `None` if the label does not say.
     ///
     /// Every prefix of a safe span is safe. The prefixes of an unsafe span have labels only if its breaking step is
@@ -98,13 +109,7 @@ pub fn gather(labels: &[Label], episodes: &[u64], lengths: &[u32]) -> Result<Vec
     for label in latest(labels) {
         if let Some(place) = places.get(&label.episode) {
             label.check_in(lengths)?;
-            segments.push(Segment {
-                episode: *place,
-                start: label.start as usize,
-                end: label.end as usize,
-                safe: label.safe,
-                at: label.at.map(|at| at as usize),
-            });
+            segments.push(Segment::of(label, *place));
         }
     }
     Ok(segments)

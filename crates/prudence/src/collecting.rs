@@ -112,7 +112,7 @@ pub fn train(
     let whole = |path: &PathBuf| path.canonicalize().map_err(Error::io(path, "open"));
     let invocation =
         Invocation::Train { data: stores.iter().map(whole).collect::<Result<_, _>>()?, safety: model.is_some() };
-    let without = if labelled_by_others(task, stores)? { asking_nobody(task, session)? } else { None };
+    let without = if labelled_by_others(task, stores)? { without_own_labels(task, session)? } else { None };
     let task = without.as_ref().unwrap_or(task);
     let algorithms = &task.settings().run.algo;
     let agents = session.agents(algorithms.len() as u64 * task.settings().run.seeds);
@@ -135,7 +135,7 @@ fn labelled_by_others(task: &Task, stores: &[PathBuf]) -> Result<bool, Error> {
 }
 
 /// The task without what would ask its rule about the agents' own episodes, if there is anything.
-fn asking_nobody(task: &Task, session: &Session) -> Result<Option<Task>, Error> {
+fn without_own_labels(task: &Task, session: &Session) -> Result<Option<Task>, Error> {
     let settings = task.settings();
     let asks = settings.refit.every > 0 || settings.train.accept_episodes > 0;
     let constrained = settings.run.algo.iter().any(|algorithm| algorithm.constraint().is_some());

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use prudence_core::clock;
 use prudence_core::random::stream;
-use prudence_data::{LabelLog, Rule, ScratchFile, Store, find_stores, import_csv, label_by_rule, label_path, latest};
+use prudence_data::{
+    Label, LabelLog, Rule, ScratchFile, Store, find_stores, import_csv, label_by_rule, label_path, latest,
+};
 use serde::Serialize;
 
 use crate::folder::lock_around;
@@ -201,7 +203,7 @@ pub(crate) fn by_rule(
     let by = format!("rule: {}", rule.text());
     let known: HashSet<(u64, u32)> =
         latest(log.labels()).into_iter().filter(|l| l.by == by).map(|l| (l.episode, l.start)).collect();
-    let (when, lengths) = (clock::timestamp(), episodes.lengths());
+    let lengths = episodes.lengths();
     let mut labelled = 0;
     for first in (0..lengths.len()).step_by(CHUNK) {
         let chunk = first..lengths.len().min(first + CHUNK);
@@ -212,16 +214,30 @@ pub(crate) fn by_rule(
         for (id, signals) in chunk.clone().zip(episodes.signals(chunk)?) {
             let (steps, id) = (lengths[id] as usize, id as u64);
             if !known.contains(&(id, 0)) {
-                let rng = &mut stream(seed, "segments", id);
-                // The label of the whole episode comes last: if it is in the log, so are those of the segments.
-                let new = label_by_rule(rule, id, &signals, steps, extra_starts, rng, &when).into_iter().rev();
-                labels.extend(new.filter(|label| !known.contains(&(id, label.start))));
+                let new = of_episode(rule, id, &signals, steps, extra_starts, seed);
+                labels.extend(new.into_iter().filter(|label| !known.contains(&(id, label.start))));
                 labelled += 1;
             }
         }
         log.append(&labels)?;
     }
     Ok(labelled)
+}
+
+/// The labels that a rule gives to an episode of `steps` steps and to segments of it. That of the whole episode comes last:
+/// if it is in a log, so are the others.
+pub(crate) fn of_episode(
+    rule: &Rule,
+    id: u64,
+    signals: &[f64],
+    steps: usize,
+    extra_starts: usize,
+    seed: u64,
+) -> Vec<Label> {
+    let rng = &mut stream(seed, "segments", id);
+    let mut labels = label_by_rule(rule, id, signals, steps, extra_starts, rng, &clock::timestamp());
+    labels.reverse();
+    labels
 }
 
 /// What is wrong with labels that are all the same, if they are.

@@ -167,8 +167,8 @@ impl<D: Device> Plan<'_, D> {
             };
             runs.push(open(&mut population));
         }
-        let refitting = Refitting { device: &device, plan: self, jobs, seeds, segments };
-        let outcomes = refitting.train(&mut population, runs, session)?;
+        let trainer = Trainer { device: &device, plan: self, jobs, seeds, segments };
+        let outcomes = trainer.train(&mut population, runs, session)?;
         let of_job = |(job, outcome): (&Job, Result<(), Error>)| {
             outcome.map_err(|source| match source {
                 Error::Stopped => Error::Stopped,
@@ -222,8 +222,8 @@ fn setup_hash<D: Device>(
     Ok(hash.finalize().to_hex().to_string())
 }
 
-/// Agents in training, with what their refits need.
-struct Refitting<'a, D: Device> {
+/// Trains the agents of a population, with what their refits need.
+struct Trainer<'a, D: Device> {
     device: &'a D,
     plan: &'a Plan<'a, D>,
     jobs: &'a [Job],
@@ -233,7 +233,7 @@ struct Refitting<'a, D: Device> {
     segments: Vec<Vec<Segment>>,
 }
 
-impl<D: Device> Refitting<'_, D> {
+impl<D: Device> Trainer<'_, D> {
     /// Trains all agents of a population to the end, each in its folder, and returns the outcome of each. An agent whose
     /// files could not be opened is not trained.
     ///
@@ -512,11 +512,11 @@ impl OpenRun {
         &mut self,
         population: &Population<D>,
         agent: usize,
-        refitting: &Refitting<'_, D>,
+        trainer: &Trainer<'_, D>,
         episode: Episode,
     ) -> Result<(), Error> {
         if let Some(own) = &mut self.own {
-            own.add(refitting.plan.task, refitting.jobs[agent].label_seed, episode.clone())?;
+            own.add(trainer.plan.task, trainer.jobs[agent].label_seed, episode.clone())?;
         }
         self.pending.push(episode);
         (self.step_before, self.step) = (self.step, population.counters(agent).step);

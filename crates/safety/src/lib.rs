@@ -4,8 +4,8 @@
 //! over the steps is the log-probability that the whole (sub)trajectory is safe (paper, section 3).
 //!
 //! A tour: a [`SafetyModel`] is an ensemble of such networks as stored in a file. A [`Fit`] fits one to labelled
-//! segments. A [`Scorer`] is one or more models on a device; it scores steps while acting, stored episodes and actions
-//! at recalled states. [`quality`] measures how accurate and how well calibrated a model is.
+//! segments. A [`Scorer`] is one or more models on a device; it scores steps while acting, and stored
+//! episodes. [`quality`] measures how accurate and how well calibrated a model is.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod fit;

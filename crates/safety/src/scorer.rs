@@ -1,7 +1,7 @@
 //! The only module that scores steps.
 //!
 //! For each `(s, a)` of an episode, a [`Scorer`] computes the memory, log P and the floored score. Acting, the replay
-//! buffer, the estimate for lambda and tests all use it, so their scores agree.
+//! buffer and tests all use it, so their scores agree.
 
 use std::sync::Arc;
 
@@ -89,19 +89,9 @@ impl<D: Device> Scorer<D> {
         })
     }
 
-    /// The models, one per replica.
-    pub fn models(&self) -> &[Arc<SafetyModel>] {
-        &self.models
-    }
-
     /// The width of the memory that agents see in addition to the observation.
     pub fn memory_width(&self) -> usize {
         self.members * self.shape.gru.hidden + 1
-    }
-
-    /// The floor of the running sums.
-    pub fn floor(&self) -> f64 {
-        self.floor
     }
 
     fn weights(&self) -> Weights<'_, D> {

@@ -3,7 +3,6 @@
 use prudence_nn::Device;
 
 use super::Population;
-use crate::Error;
 use crate::multiplier::{Allowance, ConstraintEstimate};
 use crate::settings::{Constraint, TrainingSettings};
 
@@ -16,8 +15,8 @@ impl<D: Device> Population<D> {
     /// Moves the multipliers of these agents, by what the safety model gave to their latest episodes: `E[sum log P]` for the
     /// lower bound, `E[exp(sum log P)]` for the original constraint. Where some episodes play the policy's mode, it is
     /// those: what is tested is what has to be safe.
-    pub(super) fn move_multipliers(&mut self, agents: &[usize]) -> Result<(), Error> {
-        let Some(constraint) = self.setup.algorithm.constraint() else { return Ok(()) };
+    pub(super) fn move_multipliers(&mut self, agents: &[usize]) {
+        let Some(constraint) = self.setup.algorithm.constraint() else { return };
         let TrainingSettings { target, agent: settings, train, multiplier } = &self.setup.settings;
         let horizon = self.setup.spec.horizon;
         let time = LEAST_TIME.0.max(LEAST_TIME.1 * horizon as f64 * train.updates_per_step);
@@ -38,6 +37,5 @@ impl<D: Device> Population<D> {
             let threshold = allowance.threshold(constraint);
             member.counters.estimate = Some(ConstraintEstimate { estimate, threshold });
         }
-        Ok(())
     }
 }

@@ -104,13 +104,12 @@ impl<D: Device> Population<D> {
         let tracker = self.actor.tracker.as_ref().filter(|_| self.setup.constrained());
         self.replay.start(agent, member.recorder.stored_observation(), tracker);
         let latest = self.replay.own_episodes(agent) - 1;
-        self.replay.set_counts(agent, latest, self.counts(agent, index, warm_up));
+        self.replay.set_counts(agent, latest, self.counts(index, warm_up));
         Ok(())
     }
 
     /// Whether the constraint is estimated on an episode: on those that play the mode, if there are such.
-    pub(super) fn counts(&self, agent: usize, index: u64, warm_up: bool) -> bool {
-        debug_assert!(agent < self.members.len());
+    pub(super) fn counts(&self, index: u64, warm_up: bool) -> bool {
         !warm_up && (self.setup.settings.train.mode_every == 0 || self.setup.plays_mode(index))
     }
 
@@ -145,7 +144,8 @@ impl<D: Device> Population<D> {
     }
 
     /// Chooses every active agent's action: drawn from its policy, the policy's mode or, in a warm-up, at random around a
-    /// centre that stays the same for the whole episode (with uniform noise alone an agent hardly moves, and hardly any episode was safe).
+    /// centre that stays the same for the whole episode (with uniform noise alone an agent hardly moves, and hardly any
+    /// episode was safe).
     fn choose(&mut self, active: &[bool]) -> Result<(), Error> {
         let a = self.setup.spec.action.dim();
         let (mut drawn, mut modes) = (false, false);

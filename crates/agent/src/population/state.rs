@@ -126,7 +126,7 @@ impl<D: Device> Population<D> {
         for (index, episode) in episodes.iter().enumerate() {
             let warm_up = nothing_stored && step < self.setup.settings.train.random_steps;
             if let Some(place) = index.checked_sub(dropped) {
-                self.replay.set_counts(agent, place, self.counts(agent, index as u64, warm_up));
+                self.replay.set_counts(agent, place, self.counts(index as u64, warm_up));
             }
             step += episode.len() as u64;
         }

@@ -67,7 +67,7 @@ impl<D: Device> Population<D> {
                 updating[*agent] && self.members[*agent].counters.update.is_multiple_of(UPDATES_PER_MOVE)
             };
             let moving: Vec<usize> = (0..self.members.len()).filter(moves).collect();
-            self.move_multipliers(&moving)?;
+            self.move_multipliers(&moving);
         }
     }
 

@@ -10,17 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use prudence_agent::population::{Judged, Population, Refits};
-use prudence_core::clock;
-use prudence_core::random::{stream, subseed};
-use prudence_data::{
-    Episode, Episodes, Error as DataError, Label, Schema, ScratchFile, Segment, Steps, gather, label_by_rule,
-};
+use prudence_core::random::subseed;
+use prudence_data::{Episode, Episodes, Error as DataError, Label, Schema, ScratchFile, Segment, Steps};
 use prudence_nn::Device;
 use prudence_safety::fit::labelled_prefixes;
 use prudence_safety::{Fit, FitSettings, RefitData, SafetyModel};
 
 use crate::session::Session;
-use crate::{Error, RefitSettings, SafetyError, Task};
+use crate::{Error, RefitSettings, SafetyError, Task, labelling};
 
 /// An agent's own labelled episodes.
 pub(super) struct OwnEpisodes {
@@ -69,16 +66,10 @@ impl OwnEpisodes {
 
     /// Labels an episode and adds it; `seed` is that of the segments.
     pub(super) fn add(&mut self, task: &Task, seed: u64, episode: Episode) -> Result<(), Error> {
-        let number = self.len();
-        let rng = &mut stream(seed, "segments", number as u64);
-        let (signals, starts, when) = (&episode.signals, task.settings().label.extra_starts, clock::timestamp());
-        let labels = label_by_rule(task.rule(), number as u64, signals, episode.len(), starts, rng, &when);
-        let mut lengths = vec![0; number];
-        lengths.push(episode.len() as u32);
-        let segments = gather(&labels, &[number as u64], &lengths)?;
-        self.segments.extend(segments.into_iter().map(|segment| Segment { episode: number, ..segment }));
-        // The label of the whole episode comes last: if it is in the log, so are those of the segments.
-        self.unwritten.extend(labels.into_iter().rev());
+        let (number, starts) = (self.len(), task.settings().label.extra_starts);
+        let labels = labelling::of_episode(task.rule(), number as u64, &episode.signals, episode.len(), starts, seed);
+        self.segments.extend(labels.iter().rev().map(|label| Segment::of(label, number)));
+        self.unwritten.extend(labels);
         self.new.push(episode);
         Ok(())
     }
